@@ -1,4 +1,4 @@
-//! A delegate that prints what a delegate sees, and forwards all calls to another one, which may claim nothing. Run it
+//! A delegate that prints its arguments and forwards all calls to another delegate, which may claim nothing. Run it
 //! with `cargo run --example delegate_logging -- MODEL.tflite`.
 
 use delegraph::core::NodeId;
@@ -36,7 +36,7 @@ impl<D: Delegate> Delegate for Logging<D> {
         for node in graph.nodes() {
             log(&describe(&node));
         }
-        // The partitions if everything were claimed.
+        // The partitions if all nodes were claimed.
         let claimable: Vec<NodeId> =
             graph.nodes().filter(|n| cx.may_claim(n).is_ok()).map(|n| n.id()).collect();
         let partitions = cx.preview_partitions(&claimable);

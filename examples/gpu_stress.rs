@@ -48,11 +48,11 @@ pub(crate) struct Stress {
 pub(crate) struct Held {
     /// Bytes of weights and parameters on the device.
     pub(crate) uploaded: u64,
-    /// Bytes of all memory that wgpu has on the device.
+    /// Bytes of all memory of wgpu on the device.
     pub(crate) device: u64,
     /// Compiled pipelines.
     pub(crate) pipelines: usize,
-    /// KiB that the process has resident.
+    /// Resident memory of the process in KiB.
     pub(crate) resident: u64,
 }
 
@@ -182,7 +182,7 @@ impl std::fmt::Display for Held {
     }
 }
 
-/// KiB that this process has resident.
+/// Resident memory of this process in KiB.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

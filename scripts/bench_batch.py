@@ -3,10 +3,11 @@
 
     bench_batch.py MODEL [--engine loop,ray,beam] [--runtime delegraph,litert] [--clips N] [--workers N] [--kill] [--broken]
 
-Clips are sounds or images of random numbers, in files of the shape of the model's only input. Each of the workers, processes,
-runs the model on one thread. Clips per second count from the start of the first batch to the end of the last one, without the
-start of the engine; every batch notes both. `--kill` ends one worker in the middle, `--broken` damages one file. Afterwards every clip must have exactly one
-row. Run it in a virtual environment with the wheel, `ai-edge-litert`, `ray[data]` and `apache-beam`; what is missing is left out.
+Clips are sounds or images of random numbers, in files of the shape of the model's only input. Each worker is a process
+that runs the model on one thread. Clips per second are measured from the start of the first batch to the end of the
+last one, without the start of the engine. `--kill` ends one worker in the middle, `--broken` damages one file.
+Afterwards every clip must have exactly one row. Run it in a virtual environment with the wheel, `ai-edge-litert`,
+`ray[data]` and `apache-beam`; missing packages are skipped.
 """
 
 import argparse
@@ -91,7 +92,7 @@ def write_clips(model: str, folder: pathlib.Path, count: int) -> list:
 
 
 class LiteRTPredictor:
-    """What a program with LiteRT does in a batch: the same work as `delegraph.ray.Predictor`."""
+    """The batch function of a program with LiteRT: the same work as `delegraph.ray.Predictor`."""
 
     def __init__(self, model: str, column: str, read: Any) -> None:
         from ai_edge_litert.interpreter import Interpreter
@@ -122,7 +123,7 @@ class LiteRTPredictor:
 
 
 class Timed:
-    """A predictor that notes when each batch began and ended, and sums its outputs."""
+    """A predictor that records the start and end of each batch, and sums its outputs."""
 
     def __init__(self, runtime: str, model: Any) -> None:
         if runtime == "litert":
@@ -159,7 +160,7 @@ def work(runtime: str, model: str, paths: list, results: Any) -> None:
 
 
 def loop(runtime: str, model: str, paths: list, options: argparse.Namespace) -> Iterable[dict]:
-    """Workers that share the clips equally: what an engine is compared with."""
+    """Workers that share the clips equally: the baseline of the engines."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     shares = [paths[i :: options.workers] for i in range(options.workers)]

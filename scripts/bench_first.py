@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Times from a model's file to its first result beside LiteRT's, as ratios measured in one run.
+"""Compares the time from a model's file to its first result with LiteRT's, as ratios measured in one run.
 
     scripts/bench_first.py [--threads T] [--runs N] [--rounds R] [--worst N] MODEL...
 
-Reading the file, loading, preparing and the first invocation, in a process that has done it before, with the file in the page
-cache. Ours and LiteRT's are timed in turns, each round in fresh processes; a model's time is the shortest of --runs times
---rounds. Each run loads the model again, so that nothing packed is left of the run before. Prints the ratio ours / LiteRT (below
-1: we are faster) and the parts of our time.
+Times reading the file, loading, preparing and the first invocation, in a process that is warmed up, with the file in
+the page cache. Delegraph and LiteRT alternate, each round in fresh processes; a model's time is the shortest of --runs
+times --rounds. Each run loads the model again, so that no packed weights of the previous run are used. Prints the ratio
+Delegraph / LiteRT (below 1: Delegraph is faster) and the parts of Delegraph's time.
 
 Needs a Python with ai-edge-litert and numpy, and the timing program:
 cargo build --release -p delegraph-interpreter --example layers
@@ -72,7 +72,7 @@ def main():
         return
     ours, litert = {}, {}
     for _ in range(args.rounds):
-        # A part at a time, so that both sides of a ratio are close in time.
+        # In parts, so that both sides of a ratio are measured close in time.
         for start in range(0, len(args.models), 10):
             part = args.models[start:start + 10]
             command = [sys.executable, __file__, "--time-peer", "--threads", numbers[0], "--runs", numbers[1], *part]

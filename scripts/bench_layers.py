@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times of single layers beside LiteRT's, as ratios measured in one run.
+"""Compares times of single layers with LiteRT's, as ratios measured in one run.
 
     scripts/bench_layers.py [--seed S] [--count N] [--threads T] [--seconds S] [--rounds R] [--peer builtin] [MODEL...]
 
-Without models, N layers of random shapes, types and params are drawn from the seed; with models, each of their distinct
-nodes is a layer. Ours and LiteRT's are timed in turns, each round in fresh processes; a layer's time is the shortest of all
-rounds. Prints the ratio ours / LiteRT (below 1: we are faster) in groups, and the worst layers; --csv FILE keeps all.
+Without models, N layers of random shapes, types and params are generated from the seed; with models, each of their
+distinct nodes is a layer. Delegraph and LiteRT alternate, each round in fresh processes; a layer's time is the shortest
+of all rounds. Prints the ratio Delegraph / LiteRT (below 1: Delegraph is faster) in groups, and the worst layers; --csv
+FILE writes all.
 
 Needs a Python with ai-edge-litert and numpy: the one that runs this script.
 """
@@ -46,7 +47,7 @@ def peer(kind, threads, seconds, paths):
                     low, high = (0, 3) if wide else (info.min, info.max)
                     data = rng.integers(low, high, shape, dtype=dtype, endpoint=True)
                 interpreter.set_tensor(detail["index"], data)
-            # The native method: without the Python layer around it.
+            # The native method, without the Python layer.
             invoke = interpreter._interpreter.Invoke
             invoke()
             best, end = math.inf, time.perf_counter() + seconds
@@ -104,7 +105,7 @@ def main():
         paths = sorted(str(p) for p in folder.glob("*.tflite") if args.only in p.name)
         ours, theirs = collections.defaultdict(lambda: math.inf), collections.defaultdict(lambda: math.inf)
         for _ in range(args.rounds):
-            # A part at a time, so that both sides of a ratio are close in time.
+            # In parts, so that both sides of a ratio are measured close in time.
             for start in range(0, len(paths), 20):
                 part = paths[start:start + 20]
                 numbers = [str(args.threads), str(args.seconds)]

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Delegraph's latency beside LiteRT's on the same models, as ratios measured in one run.
+"""Compares Delegraph's latency with LiteRT's on the same models, as ratios measured in one run.
 
     make bench-litert                                    # CPU: our kernels beside XNNPACK
     scripts/bench_litert.py --delegate wgpu --peer webgpu MODEL...
     scripts/bench_litert.py --delegate wgpu --peer webgpu --first MODEL...
 
-With --first, what counts is the first result: making the model ready and its first run, with an empty shader cache of
-the driver (Mesa's: MESA_SHADER_CACHE_DIR) and none of our own for every process.
+With --first, the time to the first result is measured: preparing the model and its first run, with an empty shader
+cache of the driver (Mesa's: MESA_SHADER_CACHE_DIR) and no cache of Delegraph for every process.
 
-The two take turns, a fresh process each time, so that a drift of the machine hits both. A timed run writes the
-inputs, invokes, and reads the outputs. Prints a Markdown table: the median over the rounds of each side, of the ratio
-ours / LiteRT (below 1: we are faster), and the geometric mean over models.
+The two runtimes alternate, each time in a fresh process, so that a drift of the machine affects both. A timed run
+writes the inputs, invokes, and reads the outputs. Prints a Markdown table: the median over the rounds of each side, of
+the ratio Delegraph / LiteRT (below 1: Delegraph is faster), and the geometric mean over models.
 
 Needs a release build (`cargo build --release`) and a Python with ai-edge-litert and numpy: the one that runs this
-script. LiteRT's GPU accelerator (--peer webgpu) wants a Vulkan driver newer than Debian 12's: set VK_ICD_FILENAMES.
+script. LiteRT's GPU accelerator (--peer webgpu) needs a newer Vulkan driver than Debian 12's: set VK_ICD_FILENAMES.
 """
 import argparse
 import json
@@ -103,7 +103,7 @@ def measure(command):
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **caches})
     if done.returncode:
         return None, (done.stderr.strip().splitlines() or ["no message"])[-1]
-    # LiteRT's accelerator logs to stdout, around the one line that counts.
+    # LiteRT's accelerator logs to stdout, around the line with the result.
     start = done.stdout.find('{"') if command[0] == sys.executable else 0
     return json.JSONDecoder().raw_decode(done.stdout[max(start, 0):].lstrip())[0], None
 

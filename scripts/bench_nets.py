@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times of generated small nets beside LiteRT's, with one and two threads, as ratios measured in one run.
+"""Compares times of generated small nets with LiteRT's, with one and two threads, as ratios measured in one run.
 
     scripts/bench_nets.py [--seed S] [--count N] [--seconds S] [--rounds R] [--worst N] [--csv FILE]
 
-The nets are drawn from the seed: convolutions, dense layers, attention, recurrent layers and called subgraphs, in float, with
-float16 weights, dynamic ranges, INT8 per channel and per tensor, UINT8, and INT16 activations. Ours and LiteRT's are timed in
-turns, with one thread and then with two, each in fresh processes; a net's time is the shortest of all rounds. Prints the ratio
-ours / LiteRT (below 1: we are faster) per family and type, and our time with two threads over that with one.
+The nets are generated from the seed: convolutions, dense layers, attention, recurrent layers and called subgraphs, in
+float, with float16 weights, dynamic ranges, INT8 per channel and per tensor, UINT8, and INT16 activations. Delegraph
+and LiteRT alternate, with one thread and then with two, each in fresh processes; a net's time is the shortest of all
+rounds. Prints the ratio Delegraph / LiteRT (below 1: Delegraph is faster) per family and type, and the ratio of
+Delegraph's times with two threads and with one.
 
 Needs a Python with ai-edge-litert and numpy, and the timing program:
 cargo build --release -p delegraph-interpreter --example layers
@@ -30,7 +31,7 @@ def measure(args, paths):
     shortest = collections.defaultdict(lambda: collections.defaultdict(lambda: math.inf))
     peer = [sys.executable, bench_layers.__file__, "--time-peer", "--seconds", str(args.seconds)]
     for _ in range(args.rounds):
-        # A part at a time, so that all sides of a ratio are close in time.
+        # In parts, so that all sides of a ratio are measured close in time.
         for start in range(0, len(paths), 15):
             part = paths[start:start + 15]
             for threads in THREADS:

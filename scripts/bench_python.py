@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times single calls of the Python package beside LiteRT's, in one process, in alternating rounds.
+"""Compares times of single calls of the Python package with LiteRT's, in one process, in alternating rounds.
 
     bench_python.py [MODEL ...] [--rounds N] [--threads N]
     bench_python.py --imports
 
-Runs in a virtual environment with the wheel of `make python` and `ai-edge-litert`: `make python-bench`. A row is a call; its times are the shortest of
-the rounds in microseconds, which other programs of the machine disturb least. A ratio below 1: Delegraph is faster. `cycle` is
+Runs in a virtual environment with the wheel of `make python` and `ai-edge-litert`: `make python-bench`. A row is a
+call; its times are the shortest of the rounds in microseconds, which depend least on other programs of the machine. A
+ratio below 1: Delegraph is faster. `cycle` is
 `set_tensor`, `invoke` and `get_tensor` of every input and output; `signature` is a call of the signature runner.
 """
 
@@ -108,7 +109,7 @@ def prepared(kind: Any, model: pathlib.Path, threads: int) -> dict[str, Callable
     view = lambda index: interpreter.tensor(index)()  # noqa: E731
     signatures = interpreter.get_signature_list()
     if len(signatures) == 1:
-        # A runner of its own interpreter: it may prepare the model again.
+        # A runner with its own interpreter, since it may prepare the model again.
         runner = kind(model_path=str(model), num_threads=threads).get_signature_runner()
         arguments = {name: sample(random, d) for name, d in runner.get_input_details().items()}
         calls["signature"] = lambda: runner(**arguments)

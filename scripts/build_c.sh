@@ -3,7 +3,7 @@
 #
 #     scripts/build_c.sh FOLDER [--profile PROFILE] [--no-gpu] [--prefix PREFIX]
 #
-# The files of pkg-config and CMake name PREFIX, by default FOLDER. Only rustc's linker driver (cc) is needed beside Rust.
+# The files of pkg-config and CMake name PREFIX, by default FOLDER. Needs only Rust and its linker driver (cc).
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -31,7 +31,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if [ "$profile" = dev ] && [ -z "$features" ]; then
     sh scripts/build_checks.sh
 else
-    # A crate that is a Rust library as well, for its tests, would not be optimized at link time.
+    # A crate that is also a Rust library, for its tests, would not be optimized at link time.
     kinds=staticlib
     [ "$(uname -s)" = Darwin ] && kinds=cdylib,staticlib
     for package in delegraph-c delegraph-capi; do
@@ -46,8 +46,8 @@ library() {
     if [ "$(uname -s)" = Darwin ]; then
         cp "$target/$folder/lib$2.dylib" "$out/lib/lib$1.dylib"
     else
-        # rustc exports symbols without a version, and does not combine its list with another: the shared library is linked
-        # from the static one, with the list of symbols and the version that the library is known with.
+        # rustc exports symbols without a version, and does not combine its list with another. So the shared library is
+        # linked from the static one, with the list of symbols and their version.
         script=$target/$folder/$1.lds
         { echo "$4 {"; echo "  global:"; sed 's/.*/    &;/' "$3"; echo "  local: *;"; echo "};"; } >"$script"
         ${CC:-cc} -shared -o "$out/lib/lib$1.so" \
@@ -62,7 +62,7 @@ library() {
 library tensorflowlite_c tensorflowlite_c bindings/c/exports.txt VERS_1.0
 library delegraph delegraph_capi bindings/capi/exports.txt DELEGRAPH_0
 
-# TensorFlow's tree has each header in two places, and that of LiteRT under another name.
+# TensorFlow's tree has each header in two places, and LiteRT's tree has it under another name.
 cp -R bindings/c/include/. "$out/include/"
 cp bindings/capi/include/delegraph.h "$out/include/"
 for header in bindings/c/include/tensorflow/lite/core/c/*.h; do

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Builds the kit for GPUs: `scripts/build_gpu_kit.sh FOLDER`.
 #
-# The folder holds stripped programs, packed models and `run.sh`; it runs on any x86-64 Linux machine with a Vulkan driver and a C
-# library that is not older than the one here. Models that are not in the cache are left out with a message.
+# The folder holds stripped programs, packed models and `run.sh`; it runs on any x86-64 Linux machine with a Vulkan
+# driver and a C library that is not older than this machine's. Models that are not in the cache are skipped with a
+# message.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -11,7 +12,7 @@ kit=${1:?a folder}
 cache=${DELEGRAPH_CACHE:-$HOME/.cache/delegraph}
 most=55000000
 
-# The folder is replaced; anything but an earlier kit in its place is kept.
+# Only an earlier kit is replaced; other folders are kept.
 if [ -e "$kit" ] && [ ! -e "$kit/bin/gpu_kit" ] && [ -n "$(ls -A "$kit")" ]; then
     echo "gpu-kit: $kit is not an earlier kit" >&2
     exit 1

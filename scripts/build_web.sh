@@ -18,7 +18,7 @@ report() { echo "web: $*" >&2; }
 
 flags=$(sh scripts/sysroot.sh $target)
 
-# The program that the tests of the workspace built, where there is one.
+# The program that the tests of the workspace built, if there is one.
 bindgen=target/debug/delegraph-web-bindgen
 [ "$profile" != web ] || bindgen="$CARGO run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen --"
 

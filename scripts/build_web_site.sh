@@ -1,6 +1,6 @@
 #!/bin/sh
-# Assembles the pages of examples/web with the package and their models: `scripts/build_web_site.sh FOLDER` makes FOLDER/site
-# of FOLDER/package, which it builds where it is missing.
+# Assembles the pages of examples/web with the package and their models: `scripts/build_web_site.sh FOLDER` makes
+# FOLDER/site from FOLDER/package, and builds the package if it is missing.
 set -eu
 
 cd "$(dirname "$0")/.."

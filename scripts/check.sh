@@ -1,6 +1,6 @@
 #!/bin/sh
-# Format, clippy and unit tests of the crates with changes: `scripts/check.sh [BASE]`. Changes are those since BASE (default: the
-# last commit), with files that git does not track yet.
+# Format, clippy and unit tests of the crates with changes: `scripts/check.sh [BASE]`. Changes are all changes since
+# BASE (default: the last commit), including untracked files.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ rust=$(echo "$files" | grep '\.rs$' | grep -v schema_generated.rs || true)
 existing=$(for file in $rust; do [ ! -e "$file" ] || echo "$file"; done)
 [ -z "$existing" ] || rustfmt --edition 2024 --check $existing
 
-# The package whose folder is the longest that holds a file.
+# The package with the innermost folder that contains a file.
 packages=$(for file in $files; do
     folder=$(dirname "$file")
     while [ "$folder" != . ] && [ ! -e "$folder/Cargo.toml" ]; do folder=$(dirname "$folder"); done
@@ -21,7 +21,7 @@ done | sort -u)
 [ -n "$packages" ] || { echo "check: nothing has changed since $base"; exit 0; }
 echo "check: $packages" | tr '\n' ' ' && echo
 "$CARGO" clippy ${CARGO_FLAGS:-} --quiet $packages --all-targets -- -D warnings
-# Libraries alone: integration tests are for `make test`. The facade's unit tests are the command's.
+# Only libraries: integration tests are part of `make test`. The facade's unit tests are in the command.
 libraries=$(echo "$packages" | grep -v -x -e '-p delegraph' || true)
 [ -z "$libraries" ] || "$CARGO" test ${CARGO_FLAGS:-} --quiet $libraries --lib
 case "$packages" in *"-p delegraph

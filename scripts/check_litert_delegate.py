@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Loads a delegate's library into LiteRT and compares the results with those of LiteRT alone.
+"""Loads a delegate's library into LiteRT and compares the results with LiteRT's own kernels.
 
     check_litert_delegate.py target/release/libdelegraph_wgpu.so [--option adapter=llvmpipe] [MODEL…]
 
-Without models, those of assets/digits are run. Prints one row per model: nodes that the delegate runs, and the greatest
-difference, absolute and as a share of the greatest value. Then loads and unloads the delegate again and again and
+Without models, runs the models in assets/digits. Prints one row per model: nodes that the delegate runs, and the
+largest difference, absolute and relative to the largest value. Then loads and unloads the delegate repeatedly and
 measures the memory. Skipped with a message if neither ai_edge_litert nor tflite_runtime is installed.
 """
 
@@ -32,7 +32,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Stderr:
-    """What a block writes to standard error, also from native code."""
+    """Captures the standard error of a block, also from native code."""
 
     def __enter__(self):
         sys.stderr.flush()
@@ -75,7 +75,7 @@ def compare(name, expected, actual, tolerance):
     for want, got in zip(expected, actual):
         assert want.shape == got.shape, f"{name}: shape {got.shape}, not {want.shape}"
         assert want.dtype == got.dtype, f"{name}: type {got.dtype}, not {want.dtype}"
-        # Quantized results are rounded by each kernel in its own way.
+        # Kernels round quantized results differently.
         step = 1.0 if np.issubdtype(want.dtype, np.integer) else 0.0
         relative = max(tolerance, 1e-3) if want.dtype == np.float16 else tolerance
         wide = np.complex128 if np.iscomplexobj(want) else np.float64
@@ -145,7 +145,7 @@ def run_case(path, delegates):
 
 
 def check_cases(folder, library, options):
-    """Runs every case below a folder; counts those that LiteRT alone runs, and in how many the delegate has nodes."""
+    """Runs every case below a folder; counts the cases that LiteRT alone runs, and the cases with delegated nodes."""
     counts = {"run by LiteRT": 0, "with nodes of the delegate": 0, "of other shapes than it takes": 0, "different": 0}
     for path in sorted(glob.glob(os.path.join(folder, "**", "model.tflite"), recursive=True)):
         with Stderr() as said:
@@ -174,7 +174,7 @@ def check_cases(folder, library, options):
 
 
 def check_resize(path, library, options, tolerance):
-    """Other shapes than the file's, and back: kernels are created again."""
+    """Resizes to other shapes and back: kernels are created again."""
     with Stderr():
         alone = litert.Interpreter(model_path=path)
         delegate = litert.load_delegate(library, options)

@@ -3,11 +3,11 @@
 
     PYTHON scripts/check_litert_tests.py LITERT
 
-LITERT is a checkout of LiteRT, or its bare repository. PYTHON is that of an environment with the wheel, `ai-edge-litert` (for the
-classes that write models). TensorFlow's base class and file functions are replaced by small ones, the converter's result by
-a model that is written here, and the C++ registerer by one of `delegraph`. The library of the delegate's tests is compiled
-where there is a C++ compiler. Prints the result of each test that did not pass; the exit code is 1 if a test failed that is not listed
-below.
+LITERT is a checkout of LiteRT, or its bare repository. PYTHON is the interpreter of an environment with the wheel and
+`ai-edge-litert` (for the classes that write models). TensorFlow's base class and file functions are replaced by small
+ones, the converter's result by a model that is written here, and the C++ registerer by one of `delegraph`. The library
+of the delegate's tests is compiled if there is a C++ compiler. Prints the result of each test that did not pass; the
+exit code is 1 if a failed test is not listed below.
 """
 
 import argparse
@@ -136,7 +136,7 @@ def main() -> int:
         if message := compile_delegate(litert, folder):
             print(f"check_litert_tests: left out: the tests of delegates: {message}")
         (folder / "shim.py").write_text(SHIM)
-        # The package's folders would hide the replaced modules.
+        # The package's folders would shadow the replaced modules.
         (folder / FILES[0]).rename(folder / "test_interpreter.py")
         run = "import shim, unittest; unittest.main('test_interpreter', verbosity=2)"
         ended = subprocess.run([sys.executable, "-c", run], cwd=folder, capture_output=True, text=True, check=False)
@@ -168,7 +168,7 @@ def write(path: pathlib.Path, data: bytes) -> None:
 
 
 def compile_delegate(litert: pathlib.Path, folder: pathlib.Path) -> str:
-    """Compiles the library of the delegate's tests with the headers of the checkout. Returns why not."""
+    """Compiles the library of the delegate's tests with the headers of the checkout. Returns the error, if any."""
     source = folder / "source"
     source.mkdir()
     if (litert / "tflite").is_dir():
@@ -201,7 +201,7 @@ def write_models(folder: pathlib.Path) -> None:
     gather = ("GATHER", 36, 23, "GatherOptionsT")
     tensors = [("input", [10], string, None, None), ("indices", [3], int64, None, None), ("output", [3], string, None, None)]
     save(folder / "gather_string.tflite", [(tensors, gather, [0, 1], [2], [0, 1], None)], version=2)
-    # One string of four bytes: their number, where it begins and ends, and the bytes.
+    # One string of four bytes: the number of strings, the string's start and end, and the bytes.
     constant = np.frombuffer(struct.pack("<iii4s", 1, 12, 16, b"abcd"), np.uint8)
     tensors = [("input", [], string, None, None), tensors[1], tensors[2], ("input_const", [1], string, constant, None)]
     save(folder / "gather_string_0d.tflite", [(tensors, gather, [3, 1], [2], [0, 1], None)], version=2)

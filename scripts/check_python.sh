@@ -1,13 +1,12 @@
 #!/bin/sh
-# Builds the Python wheel and tests it: scripts/check_python.sh VENV. The virtual environment has what
-# scripts/requirements-python.txt lists. What the tests use beside that is installed where it can be, and left out with a message
-# where it cannot.
+# Builds the Python wheel and tests it: scripts/check_python.sh VENV. The virtual environment has the packages in
+# scripts/requirements-python.txt. Other packages for tests are installed if possible, else skipped with a message.
 set -e
 venv=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 pip="$venv/bin/python -m pip --quiet --disable-pip-version-check"
 
-# The wheel of the tests has the code of the other tests: optimized a little, compiled already.
+# The wheel of the tests shares the build of the other tests, which is optimized a little.
 rm -rf target/wheels-test
 CARGO="$PWD/scripts/build_checks.sh" "$venv/bin/maturin" build --quiet --profile dev --manifest-path bindings/python/Cargo.toml --target-dir target --out target/wheels-test
 $pip install --force-reinstall --no-deps target/wheels-test/*.whl

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs a wheel in a clean virtual environment of each CPython from 3.9 on that the machine has, and runs the tests there:
-# scripts/check_python_versions.sh WHEEL. Versions are looked for in PATH and among those of pyenv and uv.
+# scripts/check_python_versions.sh WHEEL. Versions are searched in PATH, pyenv and uv.
 wheel=$(readlink -f "$1")
 [ -f "$wheel" ] || { echo "there is no wheel $1 (make python)"; exit 2; }
 cd "$(dirname "$0")/.." || exit 2

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the npm package quickly, and tests it in Node and Chromium: `scripts/check_web.sh [FILTER]`.
 #
-# What is missing is left out with a message: Node, a standard library for wasm32, the npm packages, Chromium. apt-get installs
-# Chromium for root; DELEGRAPH_BROWSER names another one.
+# Tests without their requirements are skipped with a message: Node, a standard library for wasm32, the npm packages,
+# Chromium. apt-get installs Chromium if the user is root; DELEGRAPH_BROWSER names another browser.
 set -eu
 
 cd "$(dirname "$0")/.."

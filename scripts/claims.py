@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a delegate claims of real models, and of cases that others made.
+"""Lists the nodes that a delegate claims in real models and in cases from other sources.
 
     python3 scripts/claims.py models MODEL...       each model: nodes claimed, and why the others are not
     python3 scripts/claims.py cases RESULTS.csv...  each op of the GPU accelerators' table, and the sum of all others
 
-`models` asks `target/release/delegraph explain MODEL --delegate wgpu` (DELEGRAPH names another program). `RESULTS.csv` is
-what `delegraph conformance --corpus DIR --delegate wgpu --report OUT` leaves in OUT; a case counts as claimed when a node
-of it is.
+`models` runs `target/release/delegraph explain MODEL --delegate wgpu` (DELEGRAPH names another program). `delegraph
+conformance --corpus DIR --delegate wgpu --report OUT` writes `RESULTS.csv` to OUT; a case counts as claimed if one of
+its nodes is.
 """
 import collections
 import csv

@@ -5,11 +5,12 @@
 
 Each figure is the median over fresh processes (--repeat) that map the model, prepare it, and run it a few times. The
 peak is the maximum resident memory (VmHWM), model file included, minus the peak of the same process with a model of a few
-kilobytes, which removes the runtime's own code, Python and NumPy. Processes differ by some hundred KiB, because the system maps
-pages around those that are touched, and load addresses vary.
+kilobytes, which removes the runtime's own code, Python and NumPy. Processes differ by some hundred KiB, because the
+system also maps pages next to used pages, and load addresses vary.
 
-Arena: reported by `delegraph bench`. For LiteRT's built-in kernels without a delegate it is computed from the addresses of all
-tensors: the bytes covered by those that are not constant and outside the mapped file. XNNPACK does not report its workspace.
+Arena: reported by `delegraph bench`. For LiteRT's built-in kernels without a delegate it is computed from the addresses
+of all tensors: the bytes of tensors that are not constant and outside the mapped file. XNNPACK does not report its
+workspace.
 
 Prints a Markdown table in KiB. Needs a release build (`cargo build --release`) and a Python with ai-edge-litert and
 numpy: the one that runs this script. Linux only.
@@ -43,7 +44,7 @@ def file_backed():
 
 
 def arena_bytes(interpreter, details):
-    """The bytes that tensors cover which are neither constant nor empty."""
+    """The number of bytes of all tensors that are neither constant nor empty."""
     mapped, spans = file_backed(), []
     for detail in details:
         try:
@@ -99,8 +100,8 @@ def run(command):
 
 
 def measure(args, side, model):
-    """The medians over fresh processes, and of the peak with the small model, in alternation: the share of a program that
-    the system maps changes with time."""
+    """The medians over fresh processes, and of the peak with the small model, in alternation, because the mapped part
+    of a program changes with time."""
     found = []
     for _ in range(args.repeat):
         idle = once(args, side, TINY)["peak"]

@@ -4,8 +4,9 @@
     cargo run -p delegraph-conformance --example rewrite -- --write DIR MODEL|FOLDER...
     python3 scripts/compare_rewritten.py DIR         (in a venv with scripts/requirements-goldens.txt)
 
-Inputs are the `input_N.npy` beside the original, else seeded random numbers. Each file runs in a process of its own:
-LiteRT aborts on some. Originals that LiteRT does not run, or that give other outputs each time, are counted apart.
+Inputs are the `input_N.npy` beside the original, else seeded random numbers. Each file runs in a separate process,
+since LiteRT aborts on some. Originals that LiteRT does not run, or whose outputs differ between runs, are counted
+separately.
 """
 import collections
 import os
@@ -37,7 +38,7 @@ def run(path: pathlib.Path, beside: pathlib.Path):
         if list(values[-1].shape) != list(detail["shape"]):
             interpreter.resize_tensor_input(detail["index"], values[-1].shape)
     interpreter.allocate_tensors()
-    # The Python interface does not carry what has no elements.
+    # The Python interface does not support tensors without elements.
     for detail, value in zip(interpreter.get_input_details(), values):
         if value.size:
             interpreter.set_tensor(detail["index"], value)
@@ -48,7 +49,7 @@ def run(path: pathlib.Path, beside: pathlib.Path):
 
 
 def apart(path: pathlib.Path, beside: pathlib.Path):
-    """The outputs, or in words why there are none; in a process of its own."""
+    """The outputs of a separate process, or the error as text."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

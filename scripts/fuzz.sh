@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every fuzz target of fuzz/ in turn, SECONDS in total, and fails on a finding, which is in fuzz/artifacts/TARGET/.
-# Inputs that reach new code are kept in target/fuzz/TARGET/, where the next run continues.
+# Runs every fuzz target of fuzz/ in turn, SECONDS in total, and fails on a finding. Findings are in
+# fuzz/artifacts/TARGET/. Inputs that reach new code are kept in target/fuzz/TARGET/, where the next run continues.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-160}
@@ -11,7 +11,7 @@ if ! $cargo fuzz --version >/dev/null 2>&1; then
     echo "fuzz: cargo-fuzz is not installed (cargo install cargo-fuzz)" >&2
     exit 2
 fi
-# AddressSanitizer needs options of the nightly compiler, which the stable one takes, too, when it is asked to.
+# AddressSanitizer needs options of the nightly compiler, which this variable enables in the stable one.
 if $cargo +nightly --version >/dev/null 2>&1; then
     nightly=+nightly
 else
@@ -22,7 +22,7 @@ fi
 targets=${only:-$(sed -n 's/^name = "\([a-z]*\)"$/\1/p' fuzz/Cargo.toml)}
 each=$((seconds / $(echo "$targets" | wc -w)))
 [ "$each" -gt 0 ] || each=1
-# A target runs all of them before it mutates any.
+# A target runs all seeds before it mutates any.
 rm -rf target/fuzz/seeds
 $cargo run --quiet -p delegraph-fuzz --bin seeds -- target/fuzz/seeds 800
 $cargo $nightly fuzz build --fuzz-dir fuzz $only
@@ -42,7 +42,7 @@ for target in $targets; do
         -print_final_stats=1 >"target/fuzz/$target.log" 2>&1 || failed="$failed $target"
     grep -E "^(stat::number_of_executed_units|SUMMARY|==|thread)" "target/fuzz/$target.log" || true
 done
-# Where nothing was found before.
+# If there were no findings before.
 find fuzz/corpus fuzz/artifacts -type d -empty -delete
 if [ -n "$failed" ]; then
     echo "fuzz: findings in$failed: fuzz/artifacts/, target/fuzz/TARGET.log" >&2

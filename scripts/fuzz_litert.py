@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compare random one-op models with LiteRT: what LiteRT runs must run here, with the same results.
+"""Compare random one-op models with LiteRT: models that LiteRT runs must run here, with the same results.
 
     python3 scripts/fuzz_litert.py --cases 100000 --seed 7     (in a venv with requirements-goldens.txt: `make goldens` makes one)
 
 A case is a mutation of one of the conformance suite's cases: other sizes, types, params, quantization, values or versions
-(conformance/src/cases/mutant.rs). LiteRT's built-in kernels run it in a worker process, since some models make LiteRT abort;
-the optimized and the reference kernels run it in another one. Cases that LiteRT refuses only must not end our process.
+(conformance/src/cases/mutant.rs). LiteRT's built-in kernels run it in a worker process, since LiteRT aborts on some
+models; Delegraph's optimized and reference kernels run it in another one. Cases that LiteRT rejects only must not end
+Delegraph's process.
 
 A difference is printed with the case's folder in --keep (model and inputs), unless conformance/litert-differences.toml lists it with
 the reason why LiteRT is wrong or undefined there, or LiteRT's own result depends on what was in its memory; --rules prints how often each rule of that file matched. The exit code is 1 if there
@@ -37,7 +38,7 @@ def binary():
 
 
 class Rule:
-    """A listed difference: every key that the rule has must hold."""
+    """A listed difference matches if all keys of the rule match."""
     KEYS = {"case", "text", "classes", "most", "within", "near", "why"}
 
     def __init__(self, keys):
@@ -70,7 +71,7 @@ def listed():
 
 
 def check(program, folder, seed):
-    """The differences of a batch: (name, resolver, text). A case that ends the process is one; the others are still checked."""
+    """The differences of a batch: (name, resolver, text). A case that ends the process is one; other cases are checked."""
     index = folder / "index.tsv"
     found = []
     while True:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the inner loops of micro-kernels on aarch64, and checks that they stay few.
+"""Counts the instructions of the inner loops of micro-kernels on aarch64, and checks them against limits.
 
-Emulators do not measure time. What a loop costs is the number of its instructions per multiply-add, which the disassembly
-shows: `scripts/inner_loops.py [--table] [OBJECT...]`. Without objects, the crate of the kernels is compiled for aarch64.
+Emulators do not measure time. The cost of a loop is its number of instructions per multiply-add, counted in the
+disassembly: `scripts/inner_loops.py [--table] [OBJECT...]`. Without objects, the crate of the kernels is compiled for
+aarch64.
 `--table` prints the rows of docs/benchmarks.md.
 """
 
@@ -23,8 +24,8 @@ OBJDUMP = "aarch64-linux-gnu-objdump"
 # Multiply-adds of one instruction. `sadalp` adds the eight products of a `smull`.
 MULTIPLY_ADDS = {"fmla": 4, "sdot": 16, "smmla": 32, "sadalp": 8}
 
-# Micro-kernels (rows, vectors of four columns) and the maximum of instructions per multiply-add of their inner loops: what
-# they have at the time of writing, with a tenth more.
+# Micro-kernels (rows, vectors of four columns) and the maximum of instructions per multiply-add of their inner loops:
+# the current number plus a tenth.
 LIMITS = {
     ("gemm_f32", "neon", 5, 4): 0.34,
     ("gemm_f32", "neon", 8, 2): 0.35,

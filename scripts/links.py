@@ -15,7 +15,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SKIP = {".git", "target", "node_modules"}
-# Paths in the crate that a page tells its readers to write.
+# Paths in the crate that readers of a page create.
 ELSEWHERE = {"docs/write-a-delegate.md": {"src/lib.rs", "src/kernel.rs", "tests/layers.rs", "tests/delegate.rs",
                                           "tests/conformance.rs"},
              "docs/conformance.md": {"tests/conformance.rs"}}
@@ -48,7 +48,7 @@ def anchors(path):
 
 
 def expanded(path):
-    """A path with `{a,b}` as the paths that it stands for."""
+    """Expands `{a,b}` in a path."""
     match = re.search(r"\{([^{}]*)\}", path)
     if not match:
         return [path]

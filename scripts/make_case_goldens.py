@@ -3,9 +3,9 @@
 
     make goldens        (or: python3 scripts/make_case_goldens.py in a venv with requirements-goldens.txt)
 
-`cargo run -p delegraph-conformance --example make_cases` writes the cases as folders; each is run by the built-in kernels on one thread.
-LiteRT aborts on some models, so worker processes run them: a crash is an outcome like others. `--probe` runs the cases in other
-types and lists, per op, the types that LiteRT takes (types.tsv).
+`cargo run -p delegraph-conformance --example make_cases` writes the cases as folders; the built-in kernels run each on
+one thread. LiteRT aborts on some models, so the cases run in worker processes, and a crash is one of the outcomes.
+`--probe` runs the cases in other types and lists, per op, the types that LiteRT accepts (types.tsv).
 """
 import argparse
 import contextlib
@@ -103,7 +103,7 @@ def serve(requests, answers):
 
 
 class Child:
-    """A process that inherits the imported libraries, so that it starts fast after a model ended the one before."""
+    """A process that inherits the imported libraries, for a fast start after a model ended the previous one."""
 
     def __init__(self):
         requests, answers = os.pipe(), os.pipe()
@@ -118,7 +118,7 @@ class Child:
         self.requests, self.answers = os.fdopen(requests[1], "w"), os.fdopen(answers[0])
 
     def answer(self, line):
-        """The answer, and whether the process is left."""
+        """The answer, and whether the process is still alive."""
         with contextlib.suppress(BrokenPipeError):
             self.requests.write(line)
             self.requests.flush()
@@ -142,7 +142,7 @@ def work():
         child = child or Child()
         answer, left = child.answer(line)
         if not left and not fresh:
-            # What an earlier model overwrote may have ended the process.
+            # A memory error of an earlier model may have ended the process.
             child = Child()
             answer, left = child.answer(line)
         child = child if left else None
@@ -151,7 +151,7 @@ def work():
 
 
 class Worker:
-    """A process that runs cases. Memory that it allocates is filled with `filler` first: what depends on it is by chance."""
+    """A process that runs cases. Allocated memory is filled with `filler`: outcomes that depend on it are undefined."""
 
     def __init__(self, filler):
         self.process = None
@@ -160,7 +160,7 @@ class Worker:
     def outcome(self, folder):
         import select
         if self.process is None:
-            # A session of its own, so that its child ends with it.
+            # A separate session, so that the child ends with the process.
             self.process = subprocess.Popen([sys.executable, __file__, "--work"], stdin=subprocess.PIPE, text=True, start_new_session=True,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self.environment)
         self.process.stdin.write(f"{folder}\n")
@@ -179,7 +179,7 @@ FILLERS = (0, 1, 85, 127, 128, 200, 255)
 
 
 def varies(folder):
-    """Whether LiteRT's outcome depends on what was in memory before: more fillers than `run_all` takes, a fresh process each."""
+    """Whether LiteRT's outcome depends on uninitialized memory: uses more fillers than `run_all`, each in a fresh process."""
     def outcome(filler):
         worker = Worker(filler)
         found = worker.outcome(folder)
@@ -243,7 +243,7 @@ def main():
             if what == "ran":
                 taken.setdefault(op, set()).add(ty)
                 pieces = []
-                # What is not compared may be by chance.
+                # Values that are not compared may be undefined.
                 for piece in filter(None, rest.split(";") if compared == "compared" else []):
                     head, _, body = piece.rpartition(" ")
                     body = bytes.fromhex(body)

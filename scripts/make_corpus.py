@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Make a folder of cases from model files: what LiteRT's built-in kernels give for seeded inputs.
+"""Make a folder of cases from model files: the outputs of LiteRT's built-in kernels for seeded inputs.
 
     python3 scripts/make_corpus.py DIR MODEL...     (in a venv with scripts/requirements-goldens.txt)
 
-`delegraph conformance --corpus DIR --delegate cpu|reference|wgpu` compares with them. Each model runs in a process of
-its own: LiteRT aborts on some files. What LiteRT cannot run, and models of strings, are named and left out.
+`delegraph conformance --corpus DIR --delegate cpu|reference|wgpu` compares with them. Each model runs in a separate
+process, since LiteRT aborts on some files. Models that LiteRT cannot run, and models with strings, are skipped with a
+message.
 """
 import pathlib
 import subprocess

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes assets/fusion/fusable.tflite: two convolutions whose results go into a function that is marked as one fused op.
+"""Makes assets/fusion/fusable.tflite: two convolutions, and a function of their results that is marked as one fused op.
 
 It is the example of TensorFlow's guide to operation fusion: the function `my_custom_fused_op` is marked with
 `experimental_implements` and `tfl_fusable_op`, has the attribute `example_option` of 10, two outputs, and a body that
-the converter drops. `allow_custom_ops` is not needed. Weights and biases are small numbers that a test can do without
-TensorFlow. Inputs and what the convolutions give are written beside it, for the test to compare with.
+the converter drops. `allow_custom_ops` is not needed. Weights and biases are small, so that a test needs no TensorFlow.
+The inputs and the results of the convolutions are written beside the model, for the test to compare with.
 
     python scripts/make_fusable_model.py            # needs tensorflow; 2.21.0 made the committed files
 """
@@ -54,7 +54,7 @@ class Model(tf.Module):
 
 def main():
     model = Model()
-    # By way of a saved model: the other way inlines marked functions.
+    # Converts a saved model, since other converters inline marked functions.
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(model, folder)
         data = tf.lite.TFLiteConverter.from_saved_model(folder).convert()

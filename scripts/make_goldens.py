@@ -36,13 +36,13 @@ class Plan:
     """How one model is run."""
     model: str
     photo: str = ""
-    """How the photo's bytes become the model's input: `unit` [0, 1], `signed` [-1, 1], `raw`; empty for no picture."""
+    """Converts the photo's bytes to the model's input: `unit` [0, 1], `signed` [-1, 1], `raw`; empty: no picture."""
     invokes: int = 1
     """Consecutive seeded invokes without a reset, for models that keep state."""
     series: str = ""
     """A committed .npy file, one invoke per entry of its first axis."""
     default_resolver: bool = False
-    """Let XNNPACK in: the built-in kernels lack an op of this model."""
+    """Use XNNPACK: the built-in kernels lack an op of this model."""
     embedded: bool = False
 
 
@@ -136,7 +136,7 @@ class Samples:
 
 
 def run_case(path, plan, feeds, samples):
-    """Runs a fresh interpreter on each list of inputs in turn; returns what its outputs were, per invoke."""
+    """Runs a fresh interpreter on each list of inputs in turn; returns its outputs, per invoke."""
     resolver = OpResolverType.AUTO if plan.default_resolver else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = Interpreter(model_path=str(path), num_threads=1, experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
@@ -198,7 +198,7 @@ def main() -> int:
 
 
 def compact(index) -> str:
-    """JSON with one line per output, so that a change shows which one moved."""
+    """JSON with one line per output, so that a diff shows the changed outputs."""
     lines = []
     for model in index["models"]:
         head = {k: v for k, v in model.items() if k != "cases"}

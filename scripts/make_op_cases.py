@@ -6,10 +6,10 @@
 UPSTREAM is a checkout of google-ai-edge/LiteRT of which only `tflite/testing/**/*.py` is needed; this runs with
 scripts/requirements-train.txt (and tf_keras==2.21.0, without which the LSTM generators fail), and PYTHON with scripts/requirements-goldens.txt. Of each generator's parameter
 combinations at most N are drawn, spread evenly and the same in each run; TensorFlow runs the graph, its converter makes
-the model, and LiteRT's built-in kernels give what `delegraph conformance --corpus DIR` compares with. Models that need
-TensorFlow's own kernels, and those that one of the three refuses, are left out; DIR/index.tsv lists what was made, with
-the largest difference between TensorFlow and LiteRT, and DIR/left_out.tsv what was not. Generators and LiteRT run in
-processes of their own, since both abort on some cases.
+the model, and LiteRT's built-in kernels compute the expected outputs for `delegraph conformance --corpus DIR`. Models
+that need TensorFlow's own kernels, and models that one of the three rejects, are left out. DIR/index.tsv lists the
+models, with the largest difference between TensorFlow and LiteRT, and DIR/left_out.tsv the omitted ones. Generators and
+LiteRT run in separate processes, since both abort on some cases.
 """
 import argparse
 import itertools
@@ -27,7 +27,7 @@ SECONDS_PER_GENERATOR = 900
 
 
 def sampled(name: str, test_parameters, cases: int):
-    """All combinations, in an order of which any beginning is spread evenly."""
+    """All combinations, in an order whose prefixes are spread evenly."""
     combinations = [dict(zip(p.keys(), values)) for p in test_parameters for values in itertools.product(*p.values())]
     chance = random.Random(name)
     strata = min(cases, len(combinations)) or 1
@@ -100,18 +100,18 @@ def generate(upstream: str, generator: str | None, root: pathlib.Path, cases: in
             label = ",".join(f"{k}={v!r}" for k, v in sorted(parameters.items())).replace(" ", "")
             folder = root / f"{options.zip_to_output.removesuffix('.zip')}_{place:04d}"
             if folder.exists():
-                # A run before this one made it, or died on it.
+                # An earlier run made it, or failed on it.
                 made += (folder / "model.tflite").exists()
                 continue
             folder.mkdir(parents=True)
             (folder / "label").write_text(label)
-            # The old quantizer and the new one: both are in use.
+            # The old and the new quantizer are both in use.
             options.mlir_quantizer = random.Random(label).random() < 0.5
             state.clear()
             try:
                 make_zip(options, [{k: [v] for k, v in parameters.items()}], make_graph, captured(make_test_inputs),
                          *args, **kwargs)
-            except Exception as error:  # Upstream raises whatever the combination ran into.
+            except Exception as error:  # Upstream raises many kinds of exceptions.
                 state.setdefault("log", "TensorFlow does not run it" if "not very useful" in str(error)
                                  else f"{type(error).__name__}: {error}")
             if state.get("model") is None:
@@ -166,7 +166,7 @@ def run_litert(root: pathlib.Path, generator: str) -> None:
                 if list(detail["shape"]) != list(value.shape):
                     interpreter.resize_tensor_input(detail["index"], value.shape)
             interpreter.allocate_tensors()
-            # LiteRT's Python interface does not carry what has no elements.
+            # LiteRT's Python interface does not support tensors without elements.
             for detail, value in inputs:
                 if value.size:
                     interpreter.set_tensor(detail["index"], value)
@@ -194,14 +194,14 @@ def run_litert(root: pathlib.Path, generator: str) -> None:
 
 
 def as_input(np, detail, value):
-    """The value in the input's type, as TensorFlow feeds it; nothing reads an input that upstream gives nothing."""
+    """The value in the input's type, as TensorFlow uses it. Inputs without a value upstream are not read."""
     if value is None:
         return np.zeros(detail["shape"], detail["dtype"])
     return value if value.dtype.kind == "S" else value.astype(detail["dtype"])
 
 
 def largest_difference(np, pairs):
-    """How far TensorFlow's outputs are from LiteRT's at most, and what would be rounding."""
+    """The largest difference between TensorFlow's and LiteRT's outputs, and the tolerance for rounding."""
     worst, allowed = 0.0, 1.0
     for tensorflow, litert in pairs:
         if tensorflow.shape != litert.shape:

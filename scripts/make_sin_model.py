@@ -2,8 +2,8 @@
 """Makes assets/custom/sin.tflite and atan.tflite: y = Sin(x + offset) and y = Atan(x + offset) as *custom* ops.
 
 The offset is trained from 0 to 1, as TensorFlow's guide to custom operators does, and the function is converted with
-`allow_custom_ops`. TensorFlow's Atan has no builtin op, so it becomes the custom op "Atan" by itself. Its Sin got a
-builtin op since the guide was written; it stays a custom op where the function is marked as one fused op, `Sin`.
+`allow_custom_ops`. TensorFlow's Atan has no builtin op, so the converter makes it the custom op "Atan". Sin has become
+a builtin op since the guide was written; it stays a custom op because the function is marked as one fused op, `Sin`.
 
     python scripts/make_sin_model.py            # needs tensorflow; 2.21.0 made the committed files
 """
@@ -23,7 +23,7 @@ FUSED = 'name: "Sin" attr { key: "tfl_fusable_op" value { b: true } }'
 
 
 def train(function, wanted, x):
-    """Finds the offset with which `function(x + offset)` is `wanted`, beginning with 0."""
+    """Finds the offset with which `function(x + offset)` is `wanted`, starting from 0."""
     offset = tf.Variable(0.0)
     optimizer = tf.optimizers.Adam(0.01)
     x, y = tf.constant(x), tf.constant([wanted(v + 1.0) for v in x])
@@ -49,7 +49,7 @@ class Shifted(tf.Module):
 
 
 def convert(function, offset, name):
-    # By way of a saved model: the other way inlines marked functions.
+    # Converts a saved model, since other converters inline marked functions.
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(Shifted(function, offset), folder)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
@@ -58,7 +58,7 @@ def convert(function, offset, name):
     path = os.path.join(OUT, f"{name.lower()}.tflite")
     with open(path, "wb") as file:
         file.write(data)
-    # The name of a custom op is text in the file; that of a builtin one is a number.
+    # A custom op has a name in the file; a builtin op has a number.
     assert name.encode() in data, f"{path}: {name} did not become a custom op"
     print(f"{path}: {len(data)} bytes")
 

@@ -3,10 +3,10 @@
 
     python3 scripts/make_tf_models.py DIR [TEXT]   (in a venv with requirements-train.txt and requirements-goldens.txt)
 
-DIR/models gets the files, DIR/cases what LiteRT's built-in kernels give for them (see make_corpus.py), DIR/index.tsv
-their sizes and how far Keras's own float outputs are, over their largest magnitude. TEXT keeps only the names that
-contain it; what is there already is not made again. Weights are random and seeded. Each model is made in a process of
-its own.
+Files are written to DIR/models, outputs of LiteRT's built-in kernels to DIR/cases (see make_corpus.py), and sizes and
+differences from Keras's float outputs, relative to their largest magnitude, to DIR/index.tsv. TEXT selects the names
+that contain it; existing models are not made again. Weights are random and seeded. Each model is made in a separate
+process.
 """
 import os
 
@@ -117,7 +117,7 @@ def text_transformer():
 
 
 def recurrent(layer, unroll=False, both=False):
-    """Two layers of it. Not unrolled, Keras makes a WHILE."""
+    """Two layers. Keras makes a WHILE unless they are unrolled."""
     sequence = keras.Input((12, 20))
     wrap = layers.Bidirectional if both else lambda x: x
     x = wrap(layer(24, return_sequences=True, unroll=unroll))(sequence)
@@ -126,7 +126,7 @@ def recurrent(layer, unroll=False, both=False):
 
 
 class FusedLstm(tf.Module):
-    """The marked function that the converter turns into UNIDIRECTIONAL_SEQUENCE_LSTM."""
+    """The marked function that the converter replaces with UNIDIRECTIONAL_SEQUENCE_LSTM."""
     inputs = [tf.TensorSpec((1, 16, 20), name="x")]
 
     def __init__(self, units=32, classes=10):
@@ -223,7 +223,7 @@ def super_resolution():
 
 
 def detector():
-    """A head of boxes and scores behind a pyramid, with its non-maximum suppression in the graph."""
+    """A feature pyramid and a head of boxes and scores, with non-maximum suppression in the graph."""
     image = keras.Input((96, 96, 3))
     x, boxes, scores = image, [], []
     for width in (16, 24, 32, 48):
@@ -258,7 +258,7 @@ ANY_BATCH = {"mobilenet_v2", "densenet", "text_transformer", "gru_unrolled_both"
 
 
 def samples(specs, count, seed=1):
-    """What make_corpus.py feeds, from another seed."""
+    """The inputs of make_corpus.py, from another seed."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         yield [rng.uniform(-1, 1, s.shape).astype("float32") if s.dtype.is_floating else
@@ -266,7 +266,7 @@ def samples(specs, count, seed=1):
 
 
 def settle(model, specs):
-    """Noise on all weights, then the statistics that fit them, so that activations neither vanish nor explode."""
+    """Adds noise to all weights and computes the matching statistics, so that activations stay in range."""
     rng = np.random.default_rng(3)
     for weight in model.weights:
         if "gamma" in weight.path:
@@ -307,7 +307,7 @@ def convert(model, specs, kind):
     if kind.startswith("int"):
         names = [s.name for s in specs]
         converter.representative_dataset = lambda: (dict(zip(names, sample)) for sample in samples(specs, 24))
-        # With float inside where an op has no such kernel.
+        # In float for ops without such a kernel.
         quantized = (sets.TFLITE_BUILTINS_INT8 if kind == "int8" else
                      sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8)
         converter.target_spec.supported_ops = [quantized, sets.TFLITE_BUILTINS]
@@ -317,7 +317,7 @@ def convert(model, specs, kind):
 
 
 def distance(path, model, specs, folder):
-    """The largest difference from Keras's outputs over their largest magnitude."""
+    """The largest difference from Keras's outputs, relative to their largest magnitude."""
     interpreter = Interpreter(str(path))
     runner = interpreter.get_signature_runner()
 

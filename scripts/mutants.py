@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Plants faults in the reference kernels and counts how many of them the conformance cases notice.
+"""Injects faults into the reference kernels and counts the faults that the conformance cases detect.
 
     mutants.py            builds a copy of the workspace with every fault of conformance/mutants/list.toml, one of which
                           can be on at a time, and runs the cases of its ops; exit 1 where more than 5 in 100 survive
     mutants.py --check    only checks that the list still applies to the kernels
 
-Faults are planted in a copy below target/: the kernels that people run know nothing of them.
+Faults are injected into a copy below target/, not into the real kernels.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def place(file):
 
 
 def plant(mutants):
-    """The texts of the kernels' files with all faults in them."""
+    """The texts of the kernels' files with all faults."""
     places = {}
     for number, mutant in enumerate(mutants, 1):
         text = (ROOT / place(mutant["file"])).read_text()
@@ -110,8 +110,8 @@ def plant(mutants):
 
 
 def copy_tree(copy, changed):
-    """Copies what git knows of, with these texts in place of files', and touches no file that stays the same: what was
-    built of it stays, too."""
+    """Copies all tracked files, with these texts replacing files' contents. Unchanged files are not written, so that
+    their build outputs stay valid."""
     command = ["git", "ls-files", "-z", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
     files = {name for name in listed if name and (ROOT / name).is_file()} | set(changed)

@@ -4,8 +4,8 @@
     python3 scripts/plot_benchmarks.py            write docs/images/bench-*.svg (this is `make plots`)
     python3 scripts/plot_benchmarks.py --check    exit with 1 if one of them is stale (part of `make lint`)
 
-A comment `<!-- plot: NAME -->` stands before each table that is read. Needs Python 3.9 and its standard library. The output
-depends on the tables alone, so that an unchanged page gives unchanged files.
+A comment `<!-- plot: NAME -->` precedes each table that is read. Needs Python 3.9 and its standard library. The output
+depends only on the tables, so that an unchanged page produces unchanged files.
 """
 
 import html
@@ -20,7 +20,7 @@ IMAGES = os.path.join(ROOT, "docs", "images")
 LEFT, RIGHT, TOP, WIDTH = 216, 56, 84, 760
 BAR, GAP = 11, 12
 
-# A background of its own keeps a plot readable where a page's theme differs from the system's.
+# With its own background, a plot is readable if a page's theme differs from the system's.
 STYLE = """
     svg { font: 12px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
     .page { fill: #ffffff; stroke: #d0d7de; } .text { fill: #1f2328; } .soft { fill: #59636e; }
@@ -36,7 +36,7 @@ STYLE = """
 
 
 def table(page, name):
-    """The rows of the table behind `<!-- plot: NAME -->`: dictionaries from column to text."""
+    """The rows of the table after `<!-- plot: NAME -->`: dictionaries from column to text."""
     match = re.search(rf"<!-- plot: {re.escape(name)} -->\n+((?:\|.*\n)+)", page)
     if not match:
         sys.exit(f"{PAGE}: no table behind `<!-- plot: {name} -->`")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Has TensorFlow's calibrator quantize a recurrent layer that Delegraph fused: assets/fusion/lstm_int8.tflite.
+"""Quantizes a recurrent layer that Delegraph fused with TensorFlow's calibrator: assets/fusion/lstm_int8.tflite.
 
     cargo run -p delegraph-interpreter --example fused_lstm -- FLOAT.tflite
     python scripts/quantize_fused_lstm.py FLOAT.tflite     # needs tensorflow; 2.21.0 made the committed files
 
-That the calibrator takes the file at all shows that what fusing makes is what TensorFlow's converter makes. Beside the
-model are an input, and what TFLite's plain kernels give for it in a first and in a second invocation.
+The calibrator only accepts fused layers in the form of TensorFlow's converter. Beside the model are an input, and the
+results of TFLite's plain kernels in a first and in a second invocation.
 """
 import os
 import pathlib

@@ -1,7 +1,7 @@
 #!/bin/sh
-# `sanitize.sh miri`: unsafe code that runs on any machine, interpreted: contexts of kernels, the thread pool, portable
-# kernels. `sanitize.sh asan`: all of that and what Miri cannot run, with AddressSanitizer: SIMD kernels at every length, tables of
-# plugins, the bridge to LiteRT, the C APIs. `sanitize.sh c`: the C APIs alone.
+# `sanitize.sh miri` interprets the portable unsafe code: contexts of kernels, the thread pool, portable kernels.
+# `sanitize.sh asan` runs the same and the code that Miri cannot run with AddressSanitizer: SIMD kernels at every
+# length, tables of plugins, the bridge to LiteRT, the C APIs. `sanitize.sh c` runs only the C APIs.
 set -eu
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -25,7 +25,7 @@ miri)
     export CARGO_TARGET_DIR=target/miri
     $cargo +nightly miri test -p delegraph-core --lib kernel::
     $cargo +nightly miri test -p delegraph-kernels --lib -- compute::threads compute::base
-    # Preparing a sum of bytes compares two forms of it for all pairs of bytes, which takes the interpreter many minutes.
+    # Preparing a sum of bytes compares two forms for all pairs of bytes, which takes many minutes in the interpreter.
     $cargo +nightly miri test -p delegraph-kernels --lib -- reference::binary reference::unary reference::gather \
         reference::concatenation reference::split reference::pad reference::reshape reference::cast --skip quantized_sums
     ;;
@@ -39,9 +39,9 @@ asan | c)
     fi
     export RUSTFLAGS="-Zsanitizer=address ${RUSTFLAGS:-}"
     export CARGO_TARGET_DIR=target/asan
-    # What libraries and drivers keep until the process ends is not an error.
+    # Memory that libraries and drivers keep until the process ends is not an error.
     export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1"
-    # A folder that is not named leaves its tests out.
+    # Tests of folders that are not named are skipped.
     [ -n "${DELEGRAPH_HOSTILE:-}" ] || unset DELEGRAPH_HOSTILE
     what=$1
     set -- -p delegraph-ffi -p delegraph-c -p delegraph-capi --no-default-features --lib --test capi_calls --test capi_models

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs what a fresh Debian machine lacks for `make demo` and `make test`: a Vulkan driver and loader, and Python's venv module.
 # `scripts/setup.sh arm` installs a linker and an emulator for aarch64 instead.
-# If it can't install (offline, no permission, another system), it prints what is missing and succeeds: everything else still runs.
-# With DELEGRAPH_NO_INSTALL=1 it only prints what is missing.
+# If it can't install (offline, no permission, another system), it prints the missing packages and succeeds: everything
+# else still runs. With DELEGRAPH_NO_INSTALL=1 it only prints the missing packages.
 set -u
 
 report() { echo "setup: $*" >&2; }
 
-# Is the library that a Vulkan driver file names there? $1: the file. Names without a folder are the dynamic linker's business.
+# Succeeds if the library that a Vulkan driver file names exists. $1: the file. The dynamic linker finds names without a
+# folder.
 driver_works() {
     library=$(sed -n 's/.*"library_path"[[:space:]]*:[[:space:]]*"\([^"]*\)".*/\1/p' "$1" | head -n 1)
     case $library in
@@ -22,7 +23,7 @@ has_library() { PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -qF 
 
 # Prints the Vulkan driver files that the loader would read, one a line.
 driver_files() {
-    # The loader looks at these variables first, and at nothing else when one is set.
+    # The loader reads these variables first, and nothing else if one is set.
     named=${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}
     if [ -n "$named" ]; then
         echo "$named" | tr ':' '\n'
@@ -56,7 +57,7 @@ as_root() {
     fi
 }
 
-# Quiet unless it fails. sudo drops the environment, so that what apt-get needs of it is passed on.
+# Quiet unless it fails. sudo drops the environment, so the variables that apt-get needs are passed on.
 apt() {
     log=$(mktemp)
     as_root env DEBIAN_FRONTEND=noninteractive ${http_proxy:+"http_proxy=$http_proxy"} \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the flag of rustc with which it finds the standard library of a target: `scripts/sysroot.sh TARGET`.
+# Prints the rustc flag for the standard library of a target: `scripts/sysroot.sh TARGET`.
 #
 # Prints nothing if the toolchain has the target; `rustup target add` is tried first. Where rustup can't download, the library
 # is compiled from Debian's package rust-src, which must be of exactly the toolchain's version, into $DELEGRAPH_CACHE/sysroots.
@@ -19,7 +19,7 @@ fetch_source() {
     apt=$cache/$version/apt
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
     touch "$apt/status"
-    # Package lists of the suites that may have this version, apart from the system's own.
+    # Package lists of the suites that may have this version, separate from the system's lists.
     mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)
     [ -n "$mirror" ] || return 1
     for suite in trixie-backports forky sid; do

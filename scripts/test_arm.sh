@@ -1,11 +1,12 @@
 #!/bin/sh
 # Tests on aarch64 by emulation: `scripts/test_arm.sh quick|all`.
 #
-# `quick` (`make test-arm ARM=quick`) runs the tests of the compute primitives on a processor with all instruction sets, and those of
-# products on one with plain NEON. It compiles in half of the time, without the vectors that the compiler finds by itself, and leaves the slowest test to `all`.
+# `quick` (`make test-arm ARM=quick`) runs the tests of the compute primitives on a processor with all instruction sets,
+# and the tests of products on one with plain NEON. It compiles in half of the time, without auto-vectorization, and
+# skips the slowest test.
 # `all` runs all tests of the kernels, the conformance cases and the goldens of models on both, the corpus of the folder
 # CORPUS if that is set, and the check of inner loops. Emulation shows correctness, never speed.
-# What can't be installed is left out with a message.
+# Tests whose requirements can't be installed are skipped with a message.
 set -eu
 
 cd "$(dirname "$0")/.."

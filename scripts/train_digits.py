@@ -34,7 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def load_split():
-    """Pixels as [n, 8, 8, 1] float32 in [0, 1], and labels, in a training and a held-out part."""
+    """Pixels as [n, 8, 8, 1] float32 in [0, 1], and labels, as a training and a held-out set."""
     data = load_digits()
     pixels = (data.images / 16.0).astype(np.float32)[..., None]
     return train_test_split(pixels, data.target, test_size=HELD_OUT, random_state=SEED, stratify=data.target)
@@ -59,7 +59,7 @@ def build():
 
 
 def shifted(pixels, rng):
-    """Each image moved by at most one pixel each way, its place filled with paper."""
+    """Each image moved by at most one pixel in each direction; the free pixels are paper."""
     padded = np.pad(pixels, ((0, 0), (1, 1), (1, 1), (0, 0)))
     corners = rng.integers(0, 3, (len(pixels), 2))
     return np.stack([image[y:y + 8, x:x + 8] for image, (y, x) in zip(padded, corners)])
@@ -67,7 +67,7 @@ def shifted(pixels, rng):
 
 def train(model, pixels, labels):
     rng = np.random.default_rng(SEED)
-    # As many images as they are as moved ones: the digits that the model will see are centred.
+    # As many original images as moved ones, since the digits in use are centred.
     pixels = np.concatenate([pixels] * 4 + [shifted(pixels, rng) for _ in range(4)])
     labels = np.tile(labels, 8)
     model.compile(keras.optimizers.Adam(), "sparse_categorical_crossentropy")
@@ -125,7 +125,7 @@ def classify(model_bytes, pixels):
 
 
 def pick_test_digits(labels, predictions):
-    """The first held-out digits of each class that every file classifies rightly, in class order."""
+    """The first held-out digits of each class that every file classifies correctly, in class order."""
     right = np.all([p == labels for p in predictions.values()], axis=0)
     return np.concatenate([np.flatnonzero(right & (labels == c))[:TEST_DIGITS_PER_CLASS] for c in range(10)])
 

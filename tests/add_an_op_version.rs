@@ -1,4 +1,4 @@
-//! The story of `docs/add-an-op-version.md`: DEPTHWISE_CONV_2D gets dilation, which is its version 2.
+//! The example of `docs/add-an-op-version.md`: dilation, version 2 of DEPTHWISE_CONV_2D.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Only tests call this.
 
@@ -42,7 +42,7 @@ fn input() -> Vec<f32> {
     (0..16).map(|i| i as f32).collect()
 }
 
-/// What the convolution gives, plainly.
+/// The result of the convolution, computed directly.
 fn expected(dilation: usize) -> Vec<f32> {
     let size = 4 - dilation;
     let at = |y: usize, x: usize| (4 * y + x) as f32;
@@ -61,7 +61,7 @@ fn run(interpreter: &mut Interpreter) -> Vec<f32> {
     interpreter.output::<f32>(0).unwrap().to_vec()
 }
 
-/// A runtime from before dilation: the same kernel, registered for version 1 alone.
+/// A runtime without dilation: the same kernel, registered for version 1 only.
 fn old_resolver() -> MutableOpResolver {
     let current = ReferenceOpResolver::new();
     let kernel = current.find(&Op::Builtin(OP), 1).unwrap().clone();
@@ -172,8 +172,8 @@ fn an_old_delegate_leaves_version_2_to_the_cpu_and_a_new_one_takes_it() {
 
 #[test]
 fn an_old_file_that_lacks_the_params_means_what_it_meant() {
-    // A FlatBuffer does not store what equals the default, so a file without dilation is the old file, byte by byte:
-    // the fields that came later are not in it.
+    // A FlatBuffer does not store default values, so a file without dilation is identical to the old file: it does not
+    // contain the new fields.
     let (without, with) = (file(1), file(2));
     assert!(without.len() < with.len(), "{} bytes, {} bytes", without.len(), with.len());
     let model = model(1);

@@ -1,6 +1,6 @@
-//! `run --inputs`: many records, each with a row.
+//! `run --inputs`: many records, and one row per record.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -75,7 +75,7 @@ fn a_broken_record_is_a_row() {
     assert!(ran.stdout.contains("4 records: 2 ran, 2 failed"), "{}", ran.stdout);
     assert!(ran.stdout.contains("r01") && ran.stdout.contains("not a usable .npy file"), "{}", ran.stdout);
     assert_eq!(rows(out.path()), ["r00 ok", "r01 failed", "r02 failed", "r03 ok"]);
-    // Once repaired, only they run again.
+    // After the repair, only these records run again.
     for record in ["r01", "r02"] {
         fs::copy(digits("seven.npy"), Path::new(inputs).join(format!("{record}.npy"))).unwrap();
     }

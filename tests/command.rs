@@ -1,6 +1,6 @@
 //! The verbs, on the embedded models.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 #[path = "../interpreter/tests/fusion/recurrent.rs"]
@@ -34,7 +34,7 @@ fn run_classifies_a_digit() {
             let run = delegraph(&arguments).expect(0, "").json();
             assert_eq!(run["outputs"][0]["shape"], serde_json::json!([1, 10]));
             assert_eq!(run["delegate"], delegate);
-            // Of ten outputs the first eight are shown; a seven is the last of them.
+            // The first eight of ten outputs are shown; the digit 7 is the last of them.
             assert_eq!(best(&run["outputs"][0]), 7, "{run}");
         }
     }
@@ -152,7 +152,7 @@ fn bench_has_the_fields_of_the_contract() {
         .expect(4, "not a result of `bench --json`");
 }
 
-/// What `profile` must show of any model: all of the time, once.
+/// `profile` must show all of the time of any model, once.
 #[track_caller]
 fn check_profile(profile: &Value) {
     let list = |field: &str| profile[field].as_array().unwrap().clone();
@@ -256,8 +256,8 @@ fn diff_compares_outputs_and_nodes() {
 #[test]
 #[cfg(target_os = "linux")]
 fn bench_draws_no_progress_bar_in_the_background() {
-    // `script` (util-linux) makes a terminal, which here stops what writes to it from the background; `timeout` makes a
-    // job in the background.
+    // `script` (util-linux) creates a terminal, which here stops background jobs that write to it; `timeout` creates a
+    // background job.
     let (exe, model) = (env!("CARGO_BIN_EXE_delegraph"), digits("digits_int8.tflite"));
     let bench = format!("'{exe}' bench '{}' --seconds 0.3 >/dev/null; echo code $?", model.display());
     let in_terminal = |shell: &str| {
@@ -380,7 +380,7 @@ fn fuse_gives_ops_their_lowest_versions() {
     }
     draft.verify().unwrap().save(&file).unwrap();
 
-    // In place of its input.
+    // Written over its input.
     let arguments = ["fuse", path(&file), "-o", path(&file), "--versions-only"];
     let found = delegraph(&[&arguments[..], &["--json"]].concat()).expect(0, "").json();
     let change = &found["versions"][0];
@@ -430,7 +430,7 @@ fn fuse_rewrites_a_file_and_compares_the_outputs() {
     let text = delegraph(&[&arguments[..], &["--report"]].concat()).expect(0, "").stdout;
     assert!(text.contains("fuse-activation") && text.contains("2 nodes, were 4"), "{text}");
     assert!(text.contains("outputs differ by ") && !text.contains("0e0"), "{text}");
-    // The composite stays for delegates, where that is asked for.
+    // The composite stays for delegates if the option requires it.
     let kept = [&arguments[..], &["--keep-composites", "--json"]].concat();
     assert_eq!(delegraph(&kept).expect(0, "").json()["nodes"]["after"], 3);
     let skipped = [&arguments[..], &["--skip", "fuse-activation", "--json"]].concat();
@@ -448,7 +448,7 @@ fn fuse_puts_recurrent_ops_into_the_graph() {
     for framework in [Framework::Keras, Framework::Onnx, Framework::Torch] {
         let layer = Layer { framework, batch: 2, time: 5, features: 3, cells: 4, hybrid: false };
         layer.model().save(&file).unwrap();
-        // State that lasts, which the original does not have, begins again with each sample.
+        // Persistent state, which the original does not have, is reset for each sample.
         let arguments = ["fuse", path(&file), "-o", path(&out), "--stateful", "--samples", "4", "--json"];
         let found = delegraph(&arguments).expect(0, "").json();
         assert!(found["differences"][0]["greatest"].as_f64().unwrap() < 1e-5, "{found}");
@@ -457,7 +457,7 @@ fn fuse_puts_recurrent_ops_into_the_graph() {
         let graph = &fused.subgraphs()[0];
         assert!(graph.nodes().iter().any(|n| n.op().to_string() == "UNIDIRECTIONAL_SEQUENCE_LSTM"));
         assert!(graph.tensors().iter().any(|t| t.is_variable()));
-        // Once more, with the same state before and after.
+        // Again, with the same state before and after.
         let again = ["fuse", path(&out), "-o", path(&out), "--stateful"];
         let text = delegraph(&again).expect(0, "").stdout;
         assert!(text.contains("outputs differ by 0 at most"), "{text}");
@@ -493,7 +493,7 @@ fn explain_on_the_gpu() {
     assert_eq!(counted, delegated);
     assert!(partitions.iter().all(|p| p["boundary_bytes"].as_u64().unwrap() > 0));
     for node in found["nodes"].as_array().unwrap() {
-        // Whatever is not on the GPU has a reason.
+        // Each node that is not on the GPU has a reason.
         let reasoned = node["rejections"]
             .as_array()
             .is_some_and(|r| r.iter().all(|r| r["kind"].is_string()) && !r.is_empty());

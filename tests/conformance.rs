@@ -1,8 +1,8 @@
-//! `delegraph conformance`: plugins that crash, hang and print, runs that are interrupted, expectations, cases written out,
-//! runs compared.
+//! `delegraph conformance`: plugins that crash, hang and print; interrupted runs; expectations; written cases; compared
+//! runs.
 
 #![cfg(unix)]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 #[path = "../interpreter/tests/libraries/mod.rs"]
@@ -29,7 +29,7 @@ fn conformance(delegate: &str, filter: &str, more: &[&str]) -> Ran {
     delegraph(&arguments)
 }
 
-/// Outcome and detail of a case.
+/// The outcome and detail of a case.
 fn of(report: &Value, case: &str) -> (String, String) {
     let results = report["results"].as_array().unwrap();
     let result = results.iter().find(|r| r["case"] == case).unwrap_or_else(|| panic!("{case}: {report}"));
@@ -92,7 +92,7 @@ fn an_interrupted_run_is_resumed() {
     let strings = arguments("600", &[]);
     let strings: Vec<&str> = strings.iter().map(String::as_str).collect();
     let mut first = command(&strings).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // Until it has results and hangs.
+    // Waits until the run has results and hangs.
     let start = Instant::now();
     let written = || fs::read_to_string(report.join("partial.jsonl")).map_or(0, |text| text.lines().count());
     while written() < 2 && start.elapsed() < Duration::from_secs(120) {
@@ -102,7 +102,7 @@ fn an_interrupted_run_is_resumed() {
     first.wait().unwrap();
     let before = fs::read_to_string(report.join("partial.jsonl")).unwrap();
     let kept = before.lines().nth(1).unwrap();
-    // A mark that only the first run can have made.
+    // Only the first run can have made this mark.
     let mut marked: Value = serde_json::from_str(kept).unwrap();
     marked["ms"] = 123_456.0.into();
     let marked = before.replace(kept, &marked.to_string());
@@ -148,7 +148,7 @@ fn a_case_that_is_written_out_runs_as_a_corpus() {
     for delegate in ["cpu", &faulty("")] {
         let arguments = ["conformance", "--corpus", path(&corpus), "--delegate", delegate, "--json"];
         let report = delegraph(&arguments).json();
-        // The faulty plugin takes what it does not know: shapes that are broadcast.
+        // The faulty plugin claims nodes that it does not support: shapes that are broadcast.
         let wanted = if delegate == "cpu" { "pass" } else { "mismatch" };
         assert_eq!(of(&report, "sent").0, wanted, "{report}");
         assert_eq!(report["results"][0]["op"], "ADD");
@@ -178,7 +178,7 @@ fn runs_are_compared() {
     assert!(markdown.stdout.contains("| ADD | 1 | ✓ | ✓ |"), "{}", markdown.stdout);
 }
 
-/// The options that `docs/conformance.md` lists are those that there are.
+/// `docs/conformance.md` lists exactly the options of the command.
 #[test]
 fn the_page_lists_the_options() {
     let page = include_str!("../docs/conformance.md");

@@ -1,6 +1,6 @@
-//! What the author of a custom op can rely on.
+//! Guarantees for authors of custom ops.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 #[allow(dead_code)]
 #[path = "../examples/custom_sin.rs"]
@@ -30,7 +30,7 @@ fn one(graph: SubgraphBuilder) -> Model {
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
 
-/// `y = Sin(x + 1)`, as a `.tflite` file has it.
+/// `y = Sin(x + 1)`, read from a `.tflite` file.
 fn sin_by_hand() -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F, [5]);
@@ -111,7 +111,7 @@ fn every_custom_op_without_a_kernel_is_listed() {
     assert!(made_by_tensorflow.contains("atan.tflite"), "{made_by_tensorflow}");
 }
 
-/// What happened to the kernels of a test.
+/// The calls of the kernels of a test.
 #[derive(Default)]
 struct Log {
     made: AtomicUsize,
@@ -119,7 +119,7 @@ struct Log {
     dropped: AtomicUsize,
 }
 
-/// Adds how often it ran to its input.
+/// Adds the number of its runs to its input.
 struct Counter {
     log: Arc<Log>,
     runs: f32,
@@ -159,7 +159,7 @@ fn a_kernel_is_made_once_per_node_and_dropped_once() {
     let log = Arc::new(Log::default());
     let model = chain(&[("Count", &[]), ("Count", &[]), ("Count", &[])], &[2]);
     let mut interpreter = build(model, with("Count", counter(&log, 1.0))).unwrap();
-    // Three nodes, each with state of its own.
+    // Three nodes, each with its own state.
     assert_eq!(run(&mut interpreter, &[0.0, 1.0]), [3.0, 4.0]);
     assert_eq!(run(&mut interpreter, &[0.0, 1.0]), [6.0, 7.0]);
     interpreter.resize_input(0, &[4]).unwrap();
@@ -186,7 +186,7 @@ fn prepare_comes_before_the_first_run_and_after_every_resize() {
     }
 }
 
-/// `input × scale`, by options; what it was made of is kept for the test.
+/// `input × scale`, where the scale is an option; the options are kept for the test.
 struct Scale(f32);
 
 impl Kernel for Scale {
@@ -229,7 +229,7 @@ fn options_are_a_map_or_raw_bytes() {
 
     let check = |op: &str, bytes: &[u8], want: &str| {
         let error = build(model(op, bytes), resolver.clone()).err().unwrap();
-        // Where: the node, its op and what it writes. What: key, found and wanted.
+        // The place: the node, its op and its output. The cause: the key, the found and the expected value.
         let at = format!("node 1 (custom op \"{op}\" v1, writes \"y1\"): invalid node: {want}");
         assert_eq!(error.to_string(), at);
     };
@@ -241,8 +241,8 @@ fn options_are_a_map_or_raw_bytes() {
     check("RawScale", &good, &format!("{} bytes of options, wanted 4", good.len()));
 }
 
-/// Gives its input's elements in reverse, twice, by way of a temporary; counts its runs in persistent memory, and adds the
-/// number.
+/// Returns its input's elements in reverse, twice, using a temporary. Counts its runs in persistent memory, and adds
+/// the number.
 #[derive(Default)]
 struct Twice {
     temporary: Option<Temporary>,
@@ -295,12 +295,12 @@ fn outputs_are_resized_and_memory_is_temporary_or_persistent() {
     assert_eq!(run(&mut interpreter, &[1.0, 2.0, 3.0])[..3], [103.0, 102.0, 101.0]);
     // Each node has its own.
     assert_eq!(interpreter.output::<f32>(1).unwrap()[..3], [103.0, 102.0, 101.0]);
-    // Another size: zeros again.
+    // A new size resets the memory to zeros.
     interpreter.resize_input(0, &[2]).unwrap();
     assert_eq!(run(&mut interpreter, &[1.0, 2.0]), [2.0, 1.0, 2.0, 1.0]);
     assert_eq!(run(&mut interpreter, &[1.0, 2.0]), [102.0, 101.0, 102.0, 101.0]);
     assert!(seen.lock().unwrap().contains(&3) && seen.lock().unwrap().contains(&2));
-    // Above the limit: an error before anything is taken.
+    // Above the limit: an error before any allocation.
     let huge = Registration::new(|_| Ok(Twice::default()));
     let limited = Interpreter::builder(chain(&[("Twice", &[])], &[1000]))
         .resolver(with("Twice", huge))
@@ -309,7 +309,7 @@ fn outputs_are_resized_and_memory_is_temporary_or_persistent() {
     assert!(limited.err().unwrap().to_string().contains("above the limit of 1000"));
 }
 
-/// Sums everything it ever saw, in a variable tensor; `data` chooses how many elements come out.
+/// Sums all of its inputs in a variable tensor; `data` selects the number of output elements.
 struct Accumulate;
 
 impl Kernel for Accumulate {
@@ -364,13 +364,13 @@ fn versions_of_custom_ops_and_builtin_ops_replaced() {
     assert_eq!(results, [-2.0, -2.0, -3.0]);
     let error = build(model(4), resolver.clone()).err().unwrap().to_string();
     assert!(error.contains("custom op \"Mine\" version 4: registered here: 1 to 3"), "{error}");
-    // A later registration wins for its versions, and for builtin ops, too.
+    // A later registration takes precedence for its versions, also for builtin ops.
     resolver.add_custom("Mine", scale(5.0), 2).add_builtin(BuiltinOp::NEG, scale(10.0), 1);
     results = [1, 2, 3].map(|v| run(&mut build(model(v), resolver.clone()).unwrap(), &[1.0])[0]);
     assert_eq!(results, [20.0, 50.0, 30.0]);
 }
 
-/// A crate of kernels registers them all with one function, and may be looked up by others.
+/// A crate of kernels registers all of them with one function; they can be looked up.
 mod my_kernels {
     use super::*;
 
@@ -435,7 +435,7 @@ fn checks_name_file_node_tensor_and_values() {
     check(F, &[2, 4], 1, "invalid node: input 0 (\"image\") has the shape [2, 4], wanted [2, 3]");
 }
 
-/// The factory sees the node as the file has it.
+/// The factory gets the node of the file.
 #[test]
 fn the_factory_sees_the_node() {
     let look = |cx: &InitContext<'_>| {
@@ -448,7 +448,7 @@ fn the_factory_sees_the_node() {
     assert_eq!(*node.outputs(), [TensorId(interpreter.model().subgraphs()[0].outputs()[0].0)]);
 }
 
-/// x + 1 and Sin are one partition on the GPU, and right far from zero, too.
+/// x + 1 and Sin are one partition on the GPU, and accurate far from zero.
 #[test]
 fn a_custom_op_on_the_gpu_does_not_split_the_model() {
     let options = WgpuOptions::default().custom_op(custom_sin::gpu_sin().unwrap());
@@ -469,7 +469,7 @@ fn a_custom_op_on_the_gpu_does_not_split_the_model() {
         check(&mut interpreter, &X);
         check(&mut interpreter, &[-4000.5, 4000.25, -0.0, 1e-7, -1.0]);
     }
-    // A chain on both sides of it: still one partition, and values stay on the device.
+    // With nodes on both sides: still one partition, and values stay on the device.
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F, [4, 300]);
     let a = graph.node(BuiltinOp::ABS, Params::None).inputs([x]).output("a");

@@ -1,6 +1,6 @@
 //! The delegates of `examples/`, run and compared.
 
-#![allow(clippy::unwrap_used, dead_code)] // Only tests call this, and they call a part of it.
+#![allow(clippy::unwrap_used, dead_code)] // Only tests call this, and only a part of it.
 
 #[path = "../examples/delegate_add_mul.rs"]
 mod add_mul;
@@ -23,7 +23,7 @@ fn versions() -> VersionTable {
     VersionTable::new(&[(BuiltinOp::ADD, 1), (BuiltinOp::MUL, 1)])
 }
 
-/// Two chains that meet, with constants (one of them computed), a result used twice, and nodes that are not claimed.
+/// Two chains that join, with constants (one of them computed), a result used twice, and nodes that are not claimed.
 fn chains() -> Model {
     let add = AddParams::default();
     let clamped = MulParams::default().fused_activation_function(Activation::Relu);

@@ -1,6 +1,6 @@
 //! Each class of error: its message, its help and its exit code.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn zeros(shape: &str, elements: usize) -> Vec<u8> {
 
 #[test]
 fn a_tiny_model_is_fine() {
-    // What the other tests break is right before it is broken.
+    // The files that the other tests damage are valid before.
     let folder = tempfile::tempdir().unwrap();
     let model = Tiny::default().write(folder.path());
     delegraph(&["run", path(&model)]).expect(0, "");
@@ -93,7 +93,7 @@ fn a_shape_that_cannot_be_is_not_the_models_fault() {
         assert!(ran.stderr.contains(&format!("--resize {option}: ")), "{}", ran.stderr);
         assert!(!ran.stderr.contains("exporting the model again"), "{}", ran.stderr);
     }
-    // The same of an array.
+    // The same for an array.
     let file = write(folder.path(), "large.npy", &zeros("(100000000, 8, 8, 1)", 1));
     delegraph(&["run", path(&model), "--input", &file]).expect(4, "large.npy");
     let file = write(folder.path(), "shape.npy", &zeros("(1, 9, 9, 1)", 81));
@@ -144,7 +144,7 @@ fn a_version_too_high() {
     assert_eq!(error["exit_code"], 3);
     assert_eq!(error["unresolved"][0]["reason"], "Version");
     assert_eq!(error["unresolved"][0]["nodes"][0]["node"], 0);
-    // Only running it is impossible.
+    // The model can be read, but not run.
     let ran = delegraph(&["inspect", path(&model), "--json"]).expect(0, "");
     assert_eq!(ran.json()["unresolved"][0]["version"], 99);
 }
@@ -202,7 +202,7 @@ fn inspect_shows_what_is_missing_and_does_not_fail() {
         assert!(text.contains(line), "\"{line}\" is not in: {text}");
     }
 
-    // Of the same metadata, there is but a warning where every op has a kernel.
+    // The same metadata is only a warning if every op has a kernel.
     let mut model = tree::read(&std::fs::read(digits(FLOAT32)).unwrap());
     tree::set(&mut model, "/buffers/24/data", json!(b"99.0.0\0"));
     let file = write(folder.path(), "newer.tflite", &tree::write(&model));
@@ -217,7 +217,7 @@ fn a_wrong_input() {
     let shape = write(folder.path(), "shape.npy", &zeros("(1, 9, 9, 1)", 81));
     let ran = run(&shape).expect(4, "[1, 9, 9, 1]");
     assert!(ran.stderr.contains("[?, 8, 8, 1]") && ran.stderr.contains("help: "), "{}", ran.stderr);
-    // An int8 model does not take floats.
+    // An int8 model rejects floats.
     let floats = write(folder.path(), "type.npy", &zeros("(1, 8, 8, 1)", 64));
     let quantized = digits("digits_int8.tflite");
     delegraph(&["run", path(&quantized), "--input", &floats]).expect(4, "FLOAT32, the input INT8");
@@ -236,7 +236,7 @@ fn no_gpu_adapter() {
     let model = digits(FLOAT32);
     for verb in ["run", "bench", "explain", "graph"] {
         let mut command = common::command(&[verb, path(&model), "--delegate", "wgpu"]);
-        // The names under which Vulkan's loader, old and new, finds drivers; other APIs are other systems'.
+        // The variables in which old and new Vulkan loaders look for drivers. Other systems use other APIs.
         command.env("VK_ICD_FILENAMES", "/nonexistent").env("VK_DRIVER_FILES", "/nonexistent");
         let ran = common::run(&mut command);
         if cfg!(target_os = "linux") {
@@ -291,7 +291,7 @@ fn usage_is_json_where_json_is_asked_for() {
     check(&["run", path(&model), "--threads", "0", "--json"], "--threads");
     check(&["run", "--json", path(&model), "--nodes", "5..2"], "contains no node");
     check(&["run", path(&model), "--exclude-op", "CONF_2D", "--json"], "CONF_2D");
-    // Behind `--` it is a file.
+    // After `--` it is a file.
     let ran = delegraph(&["run", "--no-such-option", "--", "--json"]).expect(2, "");
     assert_eq!(ran.stdout, "");
 }
@@ -357,7 +357,7 @@ fn names_from_a_file_cannot_reach_the_terminal() {
             "{text}"
         );
     }
-    // In JSON they are what they are in the file.
+    // In JSON they are as in the file.
     let found = delegraph(&["inspect", &unresolved, "--json"]).expect(0, "").json();
     assert_eq!(found["inputs"][0]["name"].as_str().unwrap().trim_start_matches(char::is_numeric), NAME);
     let (key, custom) = (&found["signatures"][0]["key"], &found["custom_ops"][0]);

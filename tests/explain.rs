@@ -1,6 +1,6 @@
 //! `explain` and the limits on delegates, through the command.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn an_excluded_op_in_the_middle_keeps_two_partitions_apart() {
     let gain = &blocker["gain"];
     assert_eq!((&gain["partitions_before"], &gain["partitions_after"]), (&json!(2), &json!(1)));
     assert_eq!(gain["nodes"], 1);
-    // What crosses the borders around the pool, once out and once in.
+    // The copies around the pool, one out and one in.
     let around = [&partitions[0]["outputs"][0]["bytes"], &partitions[1]["inputs"][0]["bytes"]];
     let around: u64 = around.map(|b| b.as_u64().unwrap()).iter().sum();
     assert_eq!(gain["boundary_bytes_saved"], around);
@@ -99,7 +99,7 @@ fn limits_keep_nodes_from_delegates() {
     check(&["--exclude-node", "3", "--max-partitions", "1"], 1, 5, &["Excluded", "TooManyPartitions"]);
     check(&["--exclude-node", "3", "--min-nodes", "4"], 1, 5, &["Excluded", "PartitionTooSmall"]);
     check(&["--exclude-node", "3", "--min-nodes", "6"], 0, 0, &["Excluded", "PartitionTooSmall"]);
-    // Other verbs take them, too.
+    // Other verbs accept these options, too.
     let run = ["run", path(&model), "--delegate", "wgpu", "--exclude-op", "CONV_2D", "--json"];
     delegraph(&run).expect(0, "");
     delegraph(&["explain", path(&model), "--nodes", "5"]).expect(2, "write A..B");
@@ -146,7 +146,7 @@ fn called_subgraphs_are_sections_of_their_own() {
     assert!(text.contains("subgraph 2 \"body\"\n") && text.contains("SQRT"), "{text}");
 
     if let Some(found) = explain(&file, &[]) {
-        // The loop stays on the CPU, and what its body computes goes to the GPU.
+        // The loop stays on the CPU, and the nodes of its body run on the GPU.
         assert_eq!(found["delegated_nodes"], 0);
         let partition = &found["subgraphs"][1]["partitions"][0];
         let inputs = partition["inputs"].as_array().unwrap();
@@ -191,7 +191,7 @@ fn a_missing_kernel_is_shown_between_nodes_that_a_delegate_takes() {
         check(&found);
         assert_eq!((&found["delegated_nodes"], len(&found["partitions"])), (&json!(2), 2));
     }
-    // So is a builtin op of a version that there is no kernel for.
+    // So is a builtin op of a version without a kernel.
     let file = common::Tiny { version: 99, ..Default::default() }.write(folder.path());
     let found = delegraph(&["explain", path(&file), "--json"]).expect(0, "").json();
     assert_eq!(
@@ -213,7 +213,7 @@ fn a_version_too_low_for_what_is_used_is_a_warning_or_an_error() {
         let conv = graph.node(BuiltinOp::DEPTHWISE_CONV_2D, params);
         let y = conv.inputs([x, filter, bias]).output("y");
         graph.outputs([y]);
-        // The builder does not write such a file.
+        // The builder cannot write such a file.
         let mut draft = ModelBuilder::new().subgraph(graph).build().unwrap().into_draft();
         draft.subgraphs[0].nodes_mut()[0].set_version(version);
         draft.verify().unwrap()

@@ -1,5 +1,5 @@
-//! The composites of LiteRT's own test files, rebuilt: unfused and fused, on the CPU and on the GPU, all give the same
-//! results. The GPU part is skipped with a message on machines without an adapter.
+//! The composites of LiteRT's test files, rebuilt. Unfused and fused, on the CPU and on the GPU, the results are the
+//! same. The GPU part is skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -41,7 +41,7 @@ fn scalar(g: &mut SubgraphBuilder, op: B, x: TensorId, value: f32) -> TensorId {
     node(g, op, &[x, c])
 }
 
-/// The composite, with something before and behind it, so that it is in the middle.
+/// The composite with a node before and a node after it.
 fn model(name: &str, attributes: &Attributes, body: SubgraphBuilder, shapes: &[&[usize]]) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let mut inputs: Vec<TensorId> = shapes.iter().map(|shape| graph.input("x", FLOAT, *shape)).collect();
@@ -66,7 +66,7 @@ fn l2_norm() -> Model {
     model("odml.l2_norm", &Attributes::new().with("epsilon", 1e-6), body, &[&[1, 768]])
 }
 
-/// Over groups, over the last dimension, or by the root of its mean square.
+/// Normalization over groups, over the last dimension, or by the root mean square.
 fn normalization(name: &str, groups: usize) -> Model {
     let (shape, mean_square) = ([2usize, 3, 5, 8], name.contains("rms"));
     let mut body = SubgraphBuilder::new("body");
@@ -204,7 +204,7 @@ fn composites_give_the_same_on_every_device_fused_or_not() {
             let ops: Vec<String> =
                 fused.model.subgraphs()[0].nodes().iter().map(|n| n.op().to_string()).collect();
             match wanted {
-                // The body is in its place.
+                // The body replaces the composite.
                 "" => assert!(
                     ops.len() > 4 && !ops.iter().any(|op| op == "STABLEHLO_COMPOSITE"),
                     "{name}: {ops:?}"

@@ -50,7 +50,7 @@ fn partitions_hand_tensors_over_on_the_device() {
         interpreter.invoke().unwrap();
         check(interpreter.output(0).unwrap());
     }
-    // Only the last of the three reads anything back.
+    // Only the last of the three is read back.
     let stats = interpreter.delegate_stats();
     assert!(
         stats[0].readback_time.is_none()
@@ -118,7 +118,7 @@ fn inputs_and_outputs_of_the_application_never_leave_the_device() {
 
 #[test]
 fn outputs_go_to_buffers_of_the_application() {
-    // On the device where the output is, and on another one.
+    // On the device of the output, and on another device.
     let (Some(delegate), Some(other)) = (gpu::delegate(), gpu::delegate()) else { return };
     let bytes = 4 * SIZE as u64;
     let make = |on: &WgpuDelegate, usage| {
@@ -140,7 +140,7 @@ fn outputs_go_to_buffers_of_the_application() {
             target.read(&mut read).unwrap();
             let words = read.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word));
             assert!(words.zip(x).all(|(y, x)| y == x.abs()));
-            // Nothing was read back on the way, unless it had to be.
+            // Intermediate values were read back only if necessary.
             assert_eq!(interpreter.delegate_stats()[0].readback_time, None);
             assert_eq!(interpreter.output::<f32>(0).is_ok(), cpu_too);
         }

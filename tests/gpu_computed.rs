@@ -1,5 +1,5 @@
-//! Filters, weights and biases that the model computes, or that an application gives, in every mixture with constant ones: the
-//! GPU gives the reference kernels' results. Skipped with a message on machines without an adapter.
+//! Filters, weights and biases that are computed or inputs of the model, in every combination with constants: the
+//! results on the GPU match the reference kernels. Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -23,7 +23,7 @@ fn value(k: usize, seed: usize) -> f32 {
     ((k * 37 + seed * 11 + k / 7) % 29) as f32 / 14.0 - 1.0
 }
 
-/// A node whose operands are inputs of the model but for those that `constant` names.
+/// A node whose operands are inputs of the model, except the ones in `constant`.
 struct Case {
     graph: SubgraphBuilder,
     constant: [bool; 3],
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-/// Runs a graph of floats on the GPU alone and on the reference kernels, twice.
+/// Runs a graph of floats twice, on the GPU only and on the reference kernels.
 #[track_caller]
 fn check(delegate: &WgpuDelegate, graph: SubgraphBuilder, said: &str) {
     let model = Arc::new(ModelBuilder::new().subgraph(graph).build().unwrap());
@@ -81,7 +81,7 @@ fn check(delegate: &WgpuDelegate, graph: SubgraphBuilder, said: &str) {
     }
 }
 
-/// Whether data, filter and bias are constant: not all of them.
+/// Whether data, filter and bias are constant. At least one is not.
 const MIXTURES: [[bool; 3]; 5] = [
     [false, false, false],
     [false, false, true],
@@ -93,7 +93,7 @@ const MIXTURES: [[bool; 3]; 5] = [
 #[test]
 fn convolutions() {
     let Some(delegate) = gpu::delegate() else { return };
-    // Channels that come in fours and that don't, of one group and of several, of windows of one pixel and of more.
+    // Channel counts that are multiples of four or not, one or several groups, windows of one or several pixels.
     for (filter, channels, stride) in [
         ([3, 2, 2, 3], 3, 1),
         ([8, 3, 1, 4], 4, 2),
@@ -188,7 +188,7 @@ fn layers() {
 fn cells_with_biases_that_are_computed() {
     let Some(delegate) = gpu::delegate() else { return };
     let (batch, steps, features, cells) = (2, 3, 5, 6);
-    // Without an input gate, the forget gate stands for both.
+    // Without an input gate, the forget gate is used for both.
     for coupled in [false, true] {
         let mut graph = SubgraphBuilder::new("main");
         let mut inputs = vec![None; 20];

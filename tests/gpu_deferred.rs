@@ -1,6 +1,6 @@
-//! Operands that only a run knows: axes, paddings, sizes, k and weights that are inputs. The GPU gives the results and the
-//! errors of the CPU, for operands that change from one invocation to the next. Skipped with a message on machines without an
-//! adapter.
+//! Operands that are known at run time only: axes, paddings, sizes, k and weights that are inputs. The GPU returns the
+//! results and the errors of the CPU, for operands that change between invocations. Skipped with a message on machines
+//! without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -86,7 +86,7 @@ fn one(
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
 
-/// Runs `model` with each of these inputs on both. `valid`: whether the CPU accepts them.
+/// Runs `model` with each of these inputs on CPU and GPU. `valid`: whether the CPU accepts the inputs.
 #[track_caller]
 fn check(delegate: &WgpuDelegate, model: &Model, runs: &[(&[Data<'_>], bool)]) {
     let mut cpu = Interpreter::builder(model.clone()).resolver(ReferenceOpResolver::new()).build().unwrap();
@@ -302,7 +302,7 @@ fn integer_weights_of_floats_are_inputs() {
         let params = FullyConnectedParams::default().asymmetric_quantize_inputs(asymmetric);
         let model = one(BuiltinOp::FULLY_CONNECTED, params, &operands, &[Float32]);
         let inputs = |from: usize| [Floats(&data), Bytes(&weights[from..from + 36]), Floats(&bias)];
-        // The CPU quantizes each row of the data: a product of floats differs by more than rounding.
+        // The CPU quantizes each row of the data, so a product of floats differs by more than rounding.
         check(&delegate, &model, &[(&inputs(0), true), (&inputs(36), true), (&inputs(5), true)]);
     }
 }

@@ -170,7 +170,7 @@ fn a_lost_device_is_an_error_and_the_cpu_takes_over() {
     check_close(interpreter.output(0).unwrap(), &want);
     assert_eq!(interpreter.report().delegated_nodes(), 0);
     assert_eq!(interpreter.report().failures.len(), 1);
-    // A later interpreter reports the failure while preparing, and runs on the CPU.
+    // A later interpreter reports the failure in preparation, and runs on the CPU.
     let later = Interpreter::builder(convolutions(8, 8, 2)).delegate(delegate);
     let mut later = later.build().unwrap();
     check_close(&run(&mut later, 2), &want);
@@ -189,7 +189,7 @@ fn a_device_may_be_lost_in_the_middle() {
         thread::sleep(Duration::from_millis(20));
         device.destroy();
     });
-    // Faster machines may be done before.
+    // Faster machines may finish before.
     let mut failures = Vec::new();
     for _ in 0..1000 {
         failures = interpreter.invoke_with_fallback().unwrap();
@@ -232,7 +232,7 @@ fn the_interpreters_limit_of_memory_is_the_delegates() {
     let model = || convolutions(16, 16, 6);
     let Some(delegate) = gpu::opened(WgpuDelegate::new(options())) else { return };
     let (mut all, mut fewer) = (0, false);
-    // Below some limit the CPU does not run the model either.
+    // Below some limit the CPU cannot run the model either.
     for most in [1 << 30].into_iter().chain((1..=40).rev().map(|n| n * 8000)) {
         let limits = ResourceLimits::default().with_memory(most);
         let builder = Interpreter::builder(model()).delegate(delegate.clone()).limits(limits);
@@ -274,7 +274,7 @@ fn a_future_returns_while_the_device_works() {
         let mut invocation = pin!(interpreter.invoke_async());
         while invocation.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             polls += 1;
-            // Every poll that leaves the work pending has the task woken again.
+            // Every poll that returns pending causes another wake of the task.
             assert!(counter.0.load(std::sync::atomic::Ordering::SeqCst) >= polls);
         }
     }

@@ -1,5 +1,5 @@
-//! Data with which an op has no result is the same error on the GPU and on the CPU.
-//! Skipped with a message on machines without an adapter.
+//! Data without a result is the same error on the GPU and on the CPU. Skipped with a message on machines without an
+//! adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -14,7 +14,7 @@ use delegraph::delegate_api::Policy;
 use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{Interpreter, Model, TensorType};
 
-/// A tensor that the test feeds.
+/// An input tensor of the test.
 struct Fed {
     ty: TensorType,
     shape: Vec<usize>,
@@ -26,7 +26,7 @@ fn fed<E: Element>(shape: &[usize], values: &[E]) -> Fed {
     Fed { ty: E::TYPE, shape: shape.to_vec(), bytes }
 }
 
-/// A node whose operands are fed, but for a shape in the last place.
+/// A node whose operands are inputs, except a shape in the last place.
 struct Case {
     op: BuiltinOp,
     params: Params,
@@ -161,7 +161,7 @@ fn the_delegate_stays_and_outputs_keep_their_values() {
     let mut interpreter = builder.policy(Policy::Prefer).build().unwrap();
     let wanted = valid.run(&mut interpreter).unwrap();
     invalid.feed(&mut interpreter);
-    // The data is at fault, not the delegate: the CPU would report the same.
+    // The data is invalid, and the delegate did not fail: the CPU would report the same error.
     assert!(interpreter.invoke_with_fallback().unwrap_err().is_invalid_data());
     assert_eq!(interpreter.report().partitions.len(), 1);
     assert_eq!(interpreter.output_tensor(0).unwrap().bytes(), wanted);

@@ -1,5 +1,5 @@
-//! Quantized ops on the GPU give exactly the integers of the reference kernels: all cases of the generated suite, and nodes
-//! with random scales and data. Skipped with a message on machines without an adapter.
+//! Quantized ops on the GPU return exactly the integers of the reference kernels, for all cases of the generated suite,
+//! and for nodes with random scales and data. Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -28,11 +28,11 @@ use delegraph_conformance::engine::{Backend, Outcome, Problem};
 use delegraph_conformance::runner::Engine;
 use delegraph_conformance::seeded::SplitMix64;
 
-/// Ops that may be a step off, and why.
+/// Ops whose results may differ by one quantization step, and why.
 const NOT_EXACT: &[(&str, &str)] =
     &[("LOG_SOFTMAX", "of the logarithm of a sum, devices know fewer bits than a CPU")];
 
-/// `None`, with the reason printed, where there is no adapter.
+/// Prints the reason and returns `None` if there is no adapter.
 #[test]
 fn every_quantized_case_has_the_integers_of_the_reference_kernels() {
     let Some(delegate) = gpu::delegate() else { return };
@@ -151,7 +151,7 @@ fn model(
     ModelBuilder::new().subgraph(graph).build().ok()
 }
 
-/// What a model computes; whether a delegate ran it.
+/// The outputs of a model, and whether a delegate ran it.
 fn run(model: &Model, inputs: &[Operand], delegate: Option<&WgpuDelegate>) -> Option<(Vec<u8>, bool)> {
     let mut builder = Interpreter::builder(model.clone()).resolver(ReferenceOpResolver::new());
     if let Some(delegate) = delegate {
@@ -165,7 +165,7 @@ fn run(model: &Model, inputs: &[Operand], delegate: Option<&WgpuDelegate>) -> Op
     Some((interpreter.output_tensor(0).unwrap().bytes().to_vec(), claimed))
 }
 
-/// Ops with their params and how inputs are drawn: how many, and of which shape.
+/// Ops with their params, and the number and shapes of their inputs.
 fn subjects() -> Vec<(BuiltinOp, Params, Vec<TensorType>)> {
     use TensorType::{Float32, Int8, Int16, UInt8};
     let (all, signed, bytes) = (vec![Int8, UInt8, Int16], vec![Int8, Int16], vec![Int8, UInt8]);
@@ -250,14 +250,14 @@ fn subjects() -> Vec<(BuiltinOp, Params, Vec<TensorType>)> {
     list
 }
 
-/// What an op reads.
+/// The inputs of an op.
 fn inputs(op: BuiltinOp, ty: TensorType, draw: &mut Draw) -> Vec<Operand> {
     let channels = [3, 16, 19][draw.below(3)];
     let shape = [1, 5, 7, channels];
     let mut first = draw.operand(ty, &shape);
     match op {
         BuiltinOp::SQRT | BuiltinOp::RSQRT => {
-            // Nothing below zero.
+            // No negative values.
             first.zero = if ty == TensorType::Int16 { 0 } else { -128 };
             if ty == TensorType::Int16 {
                 first.bytes.iter_mut().skip(1).step_by(2).for_each(|high| *high &= 0x7f);
@@ -297,7 +297,7 @@ fn inputs(op: BuiltinOp, ty: TensorType, draw: &mut Draw) -> Vec<Operand> {
     }
 }
 
-/// Type, scale and zero point of what it writes.
+/// Type, scale and zero point of the output.
 fn output(op: BuiltinOp, ty: TensorType, inputs: &[Operand], draw: &mut Draw) -> (TensorType, f32, i64) {
     use TensorType::{Bool, Int8, Int16, UInt8};
     let first = &inputs[0];

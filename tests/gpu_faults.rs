@@ -1,6 +1,6 @@
-//! Injected failures of a device: the error names op and node, and with policy `Prefer` the interpreter computes the right
-//! result on the CPU. `tests/gpu_device.rs` loses the device during a run. All but the first test are skipped with a
-//! message on machines without an adapter.
+//! Injected failures of a device: the error names op and node, and with policy `Prefer` the interpreter computes the
+//! correct result on the CPU. `tests/gpu_device.rs` loses the device during a run. All tests but the first are skipped
+//! with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -62,7 +62,7 @@ fn delegate() -> Option<WgpuDelegate> {
     Some(WgpuDelegate::with_device(device, queue, info, options()))
 }
 
-/// The delegate fails while preparing: with `Prefer` the CPU has everything from the start, with `Require` it is an
+/// The delegate fails in preparation. With `Prefer`, the CPU runs all nodes from the start; with `Require`, it is an
 /// error.
 #[track_caller]
 fn check_prepare(
@@ -93,7 +93,7 @@ fn without_an_adapter() {
 
 #[test]
 fn without_memory() {
-    // The driver's budget counts as used up from the beginning.
+    // The driver's budget counts as exhausted from the start.
     let thresholds = wgpu::MemoryBudgetThresholds { for_resource_creation: Some(0), for_device_loss: None };
     let Some((device, queue, info)) = device(thresholds) else { return };
     let scope = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
@@ -110,7 +110,7 @@ fn without_memory() {
     check_prepare(delegate, &["node 0 (EXP)", "256 bytes of device memory", "Out of memory"]);
 }
 
-/// After a first run, `break_it` breaks something, and the next run finds out.
+/// After a first run, `break_it` causes a failure, which the next run reports.
 #[track_caller]
 fn check_invoke(delegate: WgpuDelegate, break_it: impl FnOnce(&Interpreter), said: &[&str]) {
     let builder = Interpreter::builder(model()).delegate(delegate).keep_outputs();
@@ -129,7 +129,7 @@ fn check_invoke(delegate: WgpuDelegate, break_it: impl FnOnce(&Interpreter), sai
     assert!(said.iter().all(|part| failures[0].to_string().contains(part)), "{}", failures[0]);
     check_result(&interpreter);
     assert_eq!((interpreter.report().delegated_nodes(), interpreter.report().failures.len()), (0, 1));
-    // And from now on.
+    // All later runs work.
     fill(&mut interpreter);
     interpreter.invoke().unwrap();
     check_result(&interpreter);
@@ -142,7 +142,7 @@ fn with_an_error_of_validation() {
         let kept = interpreter.output_buffer(0).unwrap();
         kept.downcast_ref::<GpuBuffer>().unwrap().buffer().destroy();
     };
-    // The steps were fused into as few as one, which is named with all of its nodes.
+    // The steps were fused, possibly into a single step, which is named with all of its nodes.
     check_invoke(delegate, break_it, &["destroyed", "node", "(SUB)"]);
 }
 

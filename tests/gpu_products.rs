@@ -51,13 +51,13 @@ fn limits(ty: TensorType) -> (i64, i64) {
     }
 }
 
-/// A product under construction: both operands are full of large numbers as often as of any.
+/// A product under construction. In half of the cases, both operands contain only large numbers.
 struct Case {
     random: Random,
     graph: SubgraphBuilder,
     ty: TensorType,
     input: (f32, i64),
-    /// The largest magnitude of weights, and whether all are about as large.
+    /// The largest magnitude of weights, and whether all have about that magnitude.
     weights: (i64, bool),
 }
 
@@ -81,7 +81,7 @@ impl Case {
         id
     }
 
-    /// Weights with their channels along `dimension`, and what a step of each channel's sums stands for.
+    /// Weights with their channels along `dimension`, and the scale of each channel's sums.
     fn weights(
         &mut self,
         ty: TensorType,
@@ -121,7 +121,7 @@ impl Case {
         }
     }
 
-    /// Runs the node on both. `scales`: of the weights; `depth`: products in a sum.
+    /// Runs the node on CPU and GPU. `scales`: the scales of the weights; `depth`: the number of products in a sum.
     fn check(
         mut self,
         name: &str,
@@ -133,7 +133,7 @@ impl Case {
     ) {
         let (low, high) = limits(self.ty);
         let zero = if self.ty == Int16 { 0 } else { self.random.within(low, high) };
-        // Most results are within the range: of terms that are all large, or of terms with either sign.
+        // Most results are within the range, for terms that are all large, and for terms of either sign.
         let term = ((high - self.input.1) * self.weights.0) as f64;
         let sum = if self.weights.1 { term * depth as f64 } else { term * (depth as f64).sqrt() };
         let steps = if self.ty == Int16 { 20_000.0 } else { 100.0 };

@@ -45,7 +45,7 @@ impl Draw {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<i8> {
-        // As often all large as any.
+        // In half of the cases, all values are large.
         let large = self.below(4) == 0;
         (0..count).map(|_| if large { self.within(120, 127) } else { self.within(-128, 127) } as i8).collect()
     }
@@ -87,7 +87,7 @@ impl Case {
     }
 }
 
-/// Several invocations on both; what each of the outputs holds must be the same. Adds what the first one held to `seen`.
+/// Several invocations on CPU and GPU, whose outputs must be the same. Adds the values of the first output to `seen`.
 fn check(name: &str, model: &Model, draw: &mut Draw, seen: &mut BTreeSet<u8>) {
     let Some(delegate) = delegate() else { return seen.extend(0..=255) };
     let build = Interpreter::builder(model.clone()).resolver(ReferenceOpResolver::new()).build();
@@ -112,7 +112,7 @@ fn check(name: &str, model: &Model, draw: &mut Draw, seen: &mut BTreeSet<u8>) {
     }
 }
 
-/// What an LSTM has.
+/// The features of an LSTM.
 #[derive(Debug, Clone, Copy)]
 struct Has {
     sequence: bool,
@@ -143,7 +143,7 @@ fn lstm(seed: u64, has: Has, seen: &mut BTreeSet<u8>) {
     let x = case.quantized(x, input_scale, input_zero);
     let mut inputs = vec![None; 24];
     inputs[0] = Some(x);
-    // Gates come out around 1.
+    // The sums of gates are around 1.
     let about = |count: usize| 1.5 / (0.02 * 74.0 * 74.0 * (count as f64).sqrt());
     for gate in if has.coupled { 1..4 } else { 0..4 } {
         inputs[CELL.weights[gate]] = Some(case.weights([cells, features], about(features)));

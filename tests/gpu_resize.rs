@@ -25,10 +25,10 @@ fn delegate() -> Option<WgpuDelegate> {
     gpu::opened(WgpuDelegate::new(WgpuOptions::default().pipeline_cache(PipelineCache::Off)))
 }
 
-/// Prepares `model` as it is, then runs it with inputs of `sizes`, each on the GPU and on the CPU.
+/// Prepares `model` without a resize, then runs it with inputs of `sizes`, each on the GPU and on the CPU.
 #[track_caller]
 fn check(model: Model, sizes: &[&[&[usize]]]) {
-    // A device of its own: pipelines of other tests must not be reused.
+    // A separate device, so that pipelines of other tests are not reused.
     let Some(delegate) = delegate() else { return };
     let model = Arc::new(model);
     let mut gpu = Interpreter::builder(model.clone()).delegate(delegate.clone()).build().unwrap();
@@ -189,7 +189,7 @@ fn images_with_a_factor_for_each_and_each_channel() {
         .filter_height(2);
     let small = net.node(BuiltinOp::MAX_POOL_2D, pool, &[sum]);
     let half = net.conv(first, [16, 1, 1, 16], 2, Activation::None);
-    // These two are only alike because of how sizes are halved.
+    // These two are only equal because of how sizes are halved.
     let both = net.node(BuiltinOp::ADD, AddParams::default(), &[small, half]);
     let side = net.graph.constant("", [1], &[3i32]);
     let halves =
@@ -287,7 +287,7 @@ fn inputs_that_are_alike_at_first_and_broadcast_later() {
     );
 }
 
-/// A node of `op`, whose inputs are the model's, of these shapes first and then of `sizes`.
+/// A node of `op` on the model's inputs, first with these shapes and then with `sizes`.
 #[track_caller]
 fn one(
     op: BuiltinOp,
@@ -399,7 +399,7 @@ fn dropping_an_interpreter_cancels_its_background_compilation() {
         interpreter.prepare().unwrap();
         interpreter
     };
-    // Neither waits for variants without a user, nor forever.
+    // The wait includes no variants without a user, and ends.
     drop(prepared());
     delegate.finish_compiling();
     let first = delegate.compiled_pipelines();
@@ -408,7 +408,7 @@ fn dropping_an_interpreter_cancels_its_background_compilation() {
     interpreter.invoke().unwrap();
     delegate.finish_compiling();
     assert!(delegate.compiled_pipelines() > first, "{first}");
-    // In the middle of it, maybe.
+    // Possibly during the compilation.
     let (model, other) = (model.clone(), self::delegate().unwrap());
     let mut last = Interpreter::builder(model).delegate(other).build().unwrap();
     last.invoke().unwrap();

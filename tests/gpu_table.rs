@@ -1,5 +1,5 @@
-//! Compares the ops, versions and types that the GPU delegate claims with those that GPU accelerators for TFLite accept
-//! between them; every difference needs a reason. `docs/gpu-ops.md` shows the result.
+//! Compares the ops, versions and types that the GPU delegate claims with the ones that GPU accelerators for TFLite
+//! accept together. Every difference needs a reason. `docs/gpu-ops.md` shows the result.
 //!
 //! `DELEGRAPH_WRITE_DOCS=1 cargo test --test gpu_table` writes the page's table.
 
@@ -13,11 +13,11 @@ use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph::{Interpreter, Shape, TensorType};
 use delegraph_conformance::cases;
 
-/// Versions that accelerators list beyond those that are claimed here, and why.
+/// Versions that accelerators list and this delegate does not claim, and why.
 const NO_RELEASE: &str = "not in any release of TFLite, and undocumented";
 
-/// Types that accelerators take and this delegate does not: those of these types that are not claimed in these ops, and
-/// why. An op that needs no reason must not be listed.
+/// Types that accelerators accept and this delegate does not claim in these ops, and why. An op that needs no reason
+/// must not be listed.
 #[rustfmt::skip]
 const NOT_CLAIMED: &[(&str, &[&str], &[&str])] = &[
     ("no kernel of TFLite takes it", &["INT4"], &["*"]),
@@ -64,7 +64,7 @@ fn reason(op: &str, ty: TensorType) -> Option<&'static str> {
     NOT_CLAIMED.iter().find(fits).map(|(why, ..)| *why)
 }
 
-/// Ops that no release of TFLite runs, so that no case shows them.
+/// Ops that no release of TFLite runs, so that there are no cases.
 fn alone(op: BuiltinOp) -> bool {
     [
         BuiltinOp::STABLEHLO_BROADCAST_IN_DIM,
@@ -75,7 +75,7 @@ fn alone(op: BuiltinOp) -> bool {
     .contains(&op)
 }
 
-/// Whether the delegate takes over a node of such an op with this type.
+/// Whether the delegate claims a node of this op with this type.
 fn is_claimed(op: BuiltinOp, ty: TensorType, delegate: &WgpuDelegate) -> bool {
     let mut graph = SubgraphBuilder::new("main");
     let inputs = match op {

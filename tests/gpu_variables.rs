@@ -1,5 +1,5 @@
 //! Resource variables on the GPU: values stay on the device between invocations, and CPU kernels, saved state and other
-//! delegates see the same values. Skipped with a message on machines without an adapter.
+//! delegates have the same values. Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -23,7 +23,7 @@ use delegraph::delegate_api::{
 use delegraph::delegate_wgpu::WgpuDelegate;
 use delegraph::{Error, Interpreter, Model, Result, Simple, SimpleDelegate, TensorType};
 
-/// Channels of the rings below: values of 2 KB, which are mirrored on the CPU, and of 256 KB, which are not.
+/// Channels of the rings below: values of 2 KB are mirrored on the CPU, values of 256 KB are not.
 const SIZES: [usize; 2] = [64, 8192];
 const ROWS: usize = 8;
 
@@ -37,8 +37,8 @@ fn add_handle(graph: &mut SubgraphBuilder) -> delegraph::core::TensorId {
     handle_id
 }
 
-/// A buffer of the last rows, as in streaming models: the output is all rows with the new one, of which the variable keeps the
-/// last. With `double`, the rows are added to themselves in between.
+/// A buffer of the last rows, as in streaming models. The output is the stored rows and the new row, and the variable
+/// keeps the last rows of the output. With `double`, the rows are added to themselves before.
 fn ring<T: Element>(channels: usize, double: bool) -> Model {
     let mut main = SubgraphBuilder::new("main");
     let x = main.input("x", T::TYPE, [1, channels]);
@@ -87,7 +87,7 @@ fn float(i: usize) -> f32 {
     (i % 41) as f32 / 8.0 - 2.0
 }
 
-/// Runs one invocation on both and compares their outputs.
+/// Runs one invocation on CPU and GPU, and compares the outputs.
 #[track_caller]
 fn step<T: Element + PartialEq + std::fmt::Debug>(
     [cpu, gpu]: [&mut Interpreter; 2],
@@ -353,7 +353,7 @@ fn small_state_outlives_a_lost_device() {
 #[test]
 fn errors_are_those_of_the_cpu() {
     let Some(delegate) = gpu::delegate() else { return };
-    // Read before it is assigned; read in another shape than it was assigned in, in the same invocation.
+    // Read before the assignment; read with a shape that differs from the assigned one, in the same invocation.
     for assigned in [None, Some([2usize, 3])] {
         let mut main = SubgraphBuilder::new("main");
         let shape = assigned.unwrap_or([3, 2]);

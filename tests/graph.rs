@@ -1,6 +1,6 @@
 //! Pictures of graphs, through the command.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -13,7 +13,7 @@ use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
 use roxmltree::{Document, Node};
 use serde_json::{Value, json};
 
-/// Draws a model into a file of this ending.
+/// Draws a model into a file with this extension.
 fn draw(model: &Path, ending: &str, options: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(format!("graph.{ending}"));
@@ -39,7 +39,8 @@ fn frame(node: &Node<'_, '_>) -> [f64; 4] {
     [x, y, x + width, y + height]
 }
 
-/// Well-formed, with every box inside the picture and none over another. Returns the boxes' fills.
+/// Checks that the picture is well-formed, and that all boxes are inside of it and do not overlap. Returns the boxes'
+/// fills.
 fn check_svg(svg: &str, boxes: usize) -> Vec<String> {
     let document = Document::parse(svg).unwrap();
     let root = document.root_element();
@@ -73,7 +74,7 @@ fn svg_of_the_embedded_models() {
             assert!(texts.iter().any(|t| t.contains(text)), "{file}: {text}");
         }
     }
-    // Float16 weights are converted while preparing.
+    // Float16 weights are converted in preparation.
     let svg = draw(&digits("digits_float16.tflite"), "svg", &[]);
     assert_eq!(all(&Document::parse(&svg).unwrap(), "path", "constant").len(), 2 * 12);
     assert!(svg.contains("computed while preparing: 12 nodes") && svg.contains("cpu: 9 nodes"));
@@ -202,9 +203,9 @@ fn nodes_lead_to_the_subgraphs_that_they_call() {
         assert!(picture.contains(op), "{picture}");
     }
     assert!(page.contains("calls subgraph 2 &quot;body&quot;"));
-    // From a body on, there is only that.
+    // With a body selected, only the body is drawn.
     assert_eq!(draw(&file, "html", &["--subgraph", "2"]).matches("<svg").count(), 1);
-    // A picture of one subgraph names the others.
+    // A picture of one subgraph names the other subgraphs.
     let svg = draw(&file, "svg", &[]);
     check_svg(&svg, 3);
     assert!(svg.contains("→ 1 → 2") && !svg.contains("<a "), "{svg}");

@@ -1,6 +1,6 @@
 //! A model with data beyond 2 GiB in its file, which is mapped, not read.
-#![cfg(all(unix, target_pointer_width = "64"))] // Where a file with a hole takes no space, and an address reaches.
-#![allow(clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![cfg(all(unix, target_pointer_width = "64"))] // Only on systems with sparse files and 64-bit addresses.
+#![allow(clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -10,9 +10,9 @@ use common::tree;
 use delegraph::{Interpreter, Model};
 use serde_json::{Value, json};
 
-/// Beyond what a signed 32-bit offset reaches.
+/// Beyond the range of a signed 32-bit offset.
 const AT: u64 = (1 << 31) + 4096;
-/// Beyond what an unsigned one reaches.
+/// Beyond the range of an unsigned 32-bit offset.
 const FAR: u64 = (1 << 32) + 4096;
 
 fn outputs(model: Model) -> Vec<f32> {
@@ -24,7 +24,7 @@ fn outputs(model: Model) -> Vec<f32> {
     interpreter.output::<f32>(0).unwrap().to_vec()
 }
 
-/// What of this process is in memory.
+/// The resident memory of this process.
 #[cfg(target_os = "linux")]
 fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -58,7 +58,7 @@ fn weights_behind_the_tables() {
     assert_eq!(outputs(large), outputs(original));
     #[cfg(target_os = "linux")]
     assert!(resident_bytes() < before + (256 << 20), "the whole file was read");
-    // One byte more than there is.
+    // One byte more than the file has.
     let (last, size) = (buffers[1], model["buffers"][buffers[1]]["size"].as_u64().unwrap());
     tree::set(&mut model, &format!("/buffers/{last}/size"), size + 1);
     let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();

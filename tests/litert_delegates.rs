@@ -1,8 +1,8 @@
-//! Delegates that were built for LiteRT, with `--delegate litert:PATH?KEY=VALUE`. `bindings/litert/tests/external.rs` tests how
-//! they run.
+//! Delegates that were built for LiteRT, with `--delegate litert:PATH?KEY=VALUE`. `bindings/litert/tests/external.rs`
+//! tests their runs.
 
 #![cfg(all(unix, target_pointer_width = "64"))]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn verbs_take_delegates_for_litert() {
     let explained = delegraph(&["explain", path(&file), "--delegate", &delegate, "--json"]).json();
     assert_eq!(explained["delegated_nodes"], 2);
     delegraph(&["bench", path(&file), "--delegate", &delegate, "--runs", "1", "--warmup", "0"]).expect(0, "");
-    // Results are compared. The interface has no versions and no reasons, which the checks of the contract demand.
+    // Results are compared. The checks of the contract require versions and reasons, which the interface does not have.
     let numbers = ["conformance", "--delegate", &delegate, "--filter", "binary/add_", "--checks", "none"];
     delegraph(&numbers).expect(0, "");
     delegraph(&["run", path(&file), "--delegate", &format!("{delegate}?speed=9")])

@@ -1,6 +1,6 @@
-//! `delegraph new-delegate`: what it makes builds and passes its own tests, and what it refuses.
+//! `delegraph new-delegate`: the created crate builds and passes its tests; invalid arguments are errors.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -23,12 +23,12 @@ fn the_crate_builds_and_passes_its_tests() {
     let (stdout, stderr) = (String::from_utf8_lossy(&tested.stdout), String::from_utf8_lossy(&tested.stderr));
     assert!(tested.status.success(), "{stdout}\n{stderr}");
     assert!(stdout.contains("3 passed"), "{stdout}");
-    // The conformance suite, with the cases of its op.
+    // The conformance suite has cases of the delegate's op.
     let suites =
         stdout.lines().filter_map(|l| l.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
     assert!(suites.max().is_some_and(|most: usize| most > 100), "{stdout}");
     assert!(!stderr.contains("warning"), "{stderr}");
-    // The crate is a plugin, too.
+    // The crate is also a plugin.
     let library = format!("{}my_npu{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let plugin = format!("plugin:{}", nested_target().join("debug/deps").join(library).display());
     let model = Tiny::default().write(folder.path());
@@ -104,7 +104,7 @@ fn refusals() {
     delegraph(&["new-delegate", "fn", "--path", path(&new)]).expect(2, "a word of Rust");
     let elsewhere = ["new-delegate", "npu", "--path", path(&new), "--delegraph", path(&there)];
     delegraph(&elsewhere).expect(2, "no checkout of Delegraph");
-    // A file where a folder has to be.
+    // A file in place of a folder.
     fs::write(folder.path().join("file"), "").unwrap();
     let below = folder.path().join("file/npu");
     delegraph(&["new-delegate", "npu", "--path", path(&below)]).expect(1, "cannot be made");

@@ -1,10 +1,10 @@
-//! `invoke` takes no memory once shapes are known: a counting allocator around it.
+//! `invoke` allocates no memory once shapes are known. A counting allocator checks it.
 
-#![allow(clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
-/// The delegate of `docs/write-a-delegate.md`, which promises the same.
+/// The delegate of `docs/write-a-delegate.md`, which guarantees the same.
 #[path = "write_a_delegate/dense/mod.rs"]
-#[allow(missing_docs, unreachable_pub, clippy::new_without_default)] // As the page shows it.
+#[allow(missing_docs, unreachable_pub, clippy::new_without_default)] // As on the page.
 mod dense;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -22,7 +22,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test: every thread of the process is counted.
+/// A single test, because the allocations of all threads of the process are counted.
 #[test]
 fn invoke_allocates_nothing() {
     models();
@@ -59,7 +59,7 @@ fn models() {
             let mut interpreter = builder.build().unwrap();
             let delegated = interpreter.report().delegated_nodes() > 0;
             assert_eq!(delegated, kernels == "delegate" && form.starts_with("float"));
-            // Threads take memory of their own when they start.
+            // Threads allocate when they start.
             for _ in 0..20 {
                 interpreter.invoke().unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(1));
@@ -74,7 +74,7 @@ fn models() {
     }
 }
 
-/// Negates, and leaves what it computed in a buffer of its own where it may.
+/// Negates its input, and keeps the result in its own buffer if possible.
 struct Negates(VersionTable);
 
 impl SimpleDelegate for Negates {
@@ -138,7 +138,7 @@ impl DelegateKernel for NegateKernel {
 }
 
 fn partitions_and_the_buffers_between_them() {
-    // Partitions of two delegates in turn, and CPU kernels behind them.
+    // Alternating partitions of two delegates, followed by CPU kernels.
     let mut graph = SubgraphBuilder::new("main");
     let mut x = graph.input("x", TensorType::Float32, [4]);
     for op in [BuiltinOp::NEG, BuiltinOp::SQUARE, BuiltinOp::ABS, BuiltinOp::NEG] {
@@ -156,6 +156,6 @@ fn partitions_and_the_buffers_between_them() {
         interpreter.invoke().unwrap();
     }
     assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
-    // Four ones, negated by the second delegate, and by the first again behind the CPU's kernel.
+    // Four ones, negated by the second delegate, and by the first delegate after the CPU kernel.
     assert_eq!(interpreter.output::<f32>(0).unwrap(), [-1.0; 4]);
 }

@@ -1,6 +1,6 @@
-//! The op definitions against the table that was read off LiteRT, and the resolvers against the definitions.
+//! Compares the op definitions with the table extracted from LiteRT, and the resolvers with the definitions.
 //!
-//! Ops and versions of later releases than those in the table are compared with nothing: a definition may be ahead of it.
+//! Ops and versions of releases later than the table are not compared: a definition may be newer than the table.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -21,7 +21,7 @@ struct Line {
     history: Vec<(u32, &'static str)>,
 }
 
-/// The table that was read off LiteRT.
+/// The table extracted from LiteRT.
 fn table() -> Vec<Line> {
     let lines = include_str!("data/litert_ops.tsv").lines().filter(|l| !l.starts_with('#'));
     lines
@@ -118,10 +118,10 @@ fn the_gpu_claims_the_types_that_the_table_gives_for_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The schema names the version of each field of options, as the guides to versions of TFLite require it.
+/// The schema states the version of each field of options, as TFLite's guide to versions requires.
 #[test]
 fn the_schema_names_the_version_of_each_field() {
-    // Per table of options, the version of each field.
+    // The version of each field, per table of options.
     let mut found: BTreeMap<&str, BTreeMap<&str, u32>> = BTreeMap::new();
     let (mut table, mut version) = ("", 1);
     for line in include_str!("../core/schema/schema.fbs").lines().map(str::trim) {
@@ -138,7 +138,7 @@ fn the_schema_names_the_version_of_each_field() {
     for def in DEFS.iter().filter(|def| def.codec.ty != OptionsType::None) {
         let fields = &found[def.codec.ty.to_string().as_str()];
         for field in def.codec.fields {
-            // A field that is a keyword of Rust has an underscore.
+            // The name of a field that is a Rust keyword has an underscore.
             let name = field.name.trim_end_matches('_');
             assert_eq!(fields[name], field.since, "{def:?} {}", field.name);
             above += usize::from(field.since > 1);

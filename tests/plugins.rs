@@ -1,7 +1,7 @@
-//! `--delegate plugin:PATH?KEY=VALUE` in every verb that takes it, and how it ends where it cannot be done.
+//! `--delegate plugin:PATH?KEY=VALUE` in every verb that accepts it, and its errors.
 
 #![cfg(any(unix, windows))]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 #[path = "../interpreter/tests/libraries/mod.rs"]
@@ -98,7 +98,7 @@ fn verbs_say_what_each_delegate_runs() {
     let fails = format!("plugin:{}?at=prepare", libraries::library("faulty_plugin").display());
     let ran = delegraph(&["run", path(&file), "--delegate", &fails]).expect(0, "");
     assert!(ran.stdout.contains(": 0 of 2 nodes; it failed: "), "{}", ran.stdout);
-    // Two delegates: what the first one takes, the second one does not get.
+    // Two delegates: the second cannot claim nodes of the first.
     let ran = delegraph(&["run", path(&file), "--delegate", &plugin, "--delegate", &few]).expect(0, "");
     let text =
         "chains: 2 of 2 nodes in 1 partition\nchains: 0 of 2 nodes; another delegate runs it (2 nodes)\n";
@@ -132,7 +132,7 @@ fn what_cannot_be_done_has_its_exit_code() {
     let cut = folder.path().join("cut.so");
     let whole = std::fs::read(&library).unwrap();
     std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
-    // Another machine: the number of it is at byte 18.
+    // Another machine, whose number is at byte 18.
     let foreign = folder.path().join("foreign.so");
     let mut other = whole;
     other[18..20].copy_from_slice(&[22, 0]);
@@ -163,7 +163,7 @@ fn what_cannot_be_done_has_its_exit_code() {
     }
     let ran = check(format!("plugin:{}?at=create", faulty.display()), 1, "the test wants an error in create");
     assert_eq!(ran.json()["error"]["kind"], "failed");
-    // A failure later on leaves all to the CPU, unless that is ruled out.
+    // After a later failure the CPU runs all nodes, unless the policy forbids it.
     let fails = format!("plugin:{}?at=prepare", faulty.display());
     check(fails.clone(), 0, "the test wants an error in prepare");
     delegraph(&["run", path(&file), "--delegate", &fails, "--policy", "require"])
@@ -212,7 +212,7 @@ fn verbs_take_libraries_of_kernels() {
     let moving = all.iter().find(|op| op["op"] == "custom op \"MovingAverage\"").unwrap();
     assert_eq!(moving["versions"]["cpu"], json!([[1, 2]]));
 
-    // What cannot be loaded.
+    // Files that cannot be loaded.
     let check = |ops: &str, code: i32, text: &str| {
         delegraph(&["run", &file, "--ops", ops, "--json"]).expect(code, text);
     };

@@ -1,12 +1,12 @@
-//! One op family, one file name in every room. A room that a family does not have follows from what is known of the
-//! family, or is listed here with the reason; a reason that is no longer true fails, too.
+//! Each op family has the same file name in every room. A missing room follows from other facts of the family, or is
+//! listed here with a reason. A reason that is no longer true also fails.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use delegraph::core::ops::DEFS;
 
-/// Where a family has a file, and the file's extension.
+/// The folders of a family's files, and the files' extensions.
 const ROOMS: &[(&str, &str)] = &[
     ("core/src/ops", "rs"),
     (REFERENCE, "rs"),
@@ -21,7 +21,7 @@ const GPU: &str = "delegate-wgpu/src/ops";
 const CASES: &str = "conformance/src/cases";
 const WGSL: &str = "shaders/src/wgsl";
 
-/// Families that do not have a room although they run somewhere, and why.
+/// Families without a room although they run somewhere, and why.
 #[rustfmt::skip]
 const ABSENT: &[(&str, &str, &[&str])] = &[
     (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
@@ -59,7 +59,7 @@ fn has(room: &str, extension: &str, family: &str) -> bool {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(room).join(format!("{family}.{extension}")).is_file()
 }
 
-/// Why a room follows to be absent from other facts of the family.
+/// The reason for a missing room that follows from other facts of the family.
 fn implied(room: &str, family: &str) -> Option<&'static str> {
     let released = DEFS.iter().any(|def| def.family == family && !def.history.is_empty());
     if room != "core/src/ops" && !released {

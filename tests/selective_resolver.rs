@@ -1,6 +1,6 @@
-//! `delegraph ops --resolver-for`: what it writes builds, and runs the models that it was written for.
+//! `delegraph ops --resolver-for`: the written resolver builds, and runs its models.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::{Tiny, delegraph, nested_cargo, nested_target, path};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A program with two modules of resolvers, and a stand-in for the facade, whose GPU delegate would take long to build.
+/// A program with two modules of resolvers, and a replacement for the facade, whose GPU delegate takes long to build.
 fn write_crate(folder: &Path, digits: &str, sin: &str) {
     let write = |file: &str, text: &str| {
         let file = folder.join(file);
@@ -84,7 +84,7 @@ fn main() {
     let files: Vec<String> = std::env::args().skip(1).collect();
     println!("{:?}", run(&files[0], digits::resolver()).unwrap());
     println!("{:?}", run(&files[1], sin::resolver(&Mine)).unwrap());
-    // Each has the kernels of its own model alone.
+    // Each resolver has only the kernels of its model.
     println!("{}", run(&files[1], digits::resolver()).unwrap_err());
 }
 "#,
@@ -110,7 +110,7 @@ fn the_source_builds_and_runs_its_models() {
     assert_eq!(lines.next().unwrap().split(',').count(), 10, "{stdout}");
     assert_eq!(lines.next().unwrap(), format!("{:?}", [1.5f32.sin(); 5]));
     assert_eq!(lines.next().unwrap(), "2 ops have no kernel:");
-    // What the models do not have is not in the program, by the names of functions.
+    // By the names of functions, the program contains no kernels of other ops.
     let program = fs::read(nested_target().join("debug/app")).unwrap();
     let holds = |family: &str| {
         let name = format!("9reference{}{family}", family.len());

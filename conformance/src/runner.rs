@@ -140,7 +140,7 @@ impl Engine {
         }
         // The reference kernels read the same model, so that a comparison would not detect the change.
         if tests_delegate && problem.model.bytes() != before {
-            let problem = "a constant of the model is not what it was before".into();
+            let problem = "a constant of the model has changed".into();
             result.checks.push(Check { name: "inputs".into(), problem });
             return self.violations(result);
         }

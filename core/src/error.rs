@@ -290,7 +290,7 @@ impl Error {
                 "inputs with smaller shapes need less memory: `--resize NAME=1x224x224x3`".into()
             }
             Error::Delegate { .. } => {
-                "run with `--delegate cpu` to see whether the model itself is fine".into()
+                "run with `--delegate cpu` to check the model itself".into()
             }
             Error::AtNode { source, .. } => return source.help(),
             Error::InvalidNode(_) => {

@@ -245,7 +245,7 @@ pub(crate) fn required_by(subgraphs: &[Subgraph]) -> (Option<&'static str>, bool
                 newest = Some(release)
             }
             Some(_) => {}
-            // A custom op needs a kernel, whatever the release.
+            // A custom op needs a kernel, regardless of the release.
             None => complete &= node.op().builtin().is_none(),
         }
     }

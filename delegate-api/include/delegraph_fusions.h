@@ -3,11 +3,11 @@
  * Generated from src/plugin/fusions_abi.rs of delegraph-delegate-api, whose test `header` holds the two together.
  * How to write a library of fusions: docs/fusion.md and examples/fusions.
  *
- * The interface between an application and a library of fusions, which rewrite models. Declarations that such a library
- * shares with a delegate, and the rules for changes of the interface, are in `delegraph_plugin.h`.
+ * The interface between an application and a library of fusions, which rewrite models. Declarations that such a
+ * library shares with a delegate, and the rules for changes of the interface, are in `delegraph_plugin.h`.
  *
- * A model is passed as the bytes of a `.tflite` file. The library returns another file, which the application checks like
- * any other. The two share no memory.
+ * A model is passed as the bytes of a `.tflite` file. The library returns another file, which the application checks
+ * like any other. The two share no memory.
  */
 #ifndef DELEGRAPH_FUSIONS_H
 #define DELEGRAPH_FUSIONS_H
@@ -40,8 +40,8 @@ typedef struct DelegraphFusionResult {
     void *context;
     /** Takes the rewritten model, the bytes of a file. If it is not called, the model stays unchanged. */
     void (*set_model)(void *context, const uint8_t *data, size_t len);
-    /** Takes a change, for reports: the subgraph, the tensor that the nodes compute, and the names of the removed and of the
-     * new ops, separated by line breaks. */
+    /** Takes a change, for reports: the subgraph, the tensor that the nodes compute, and the names of the removed and of
+     * the new ops, separated by line breaks. */
     void (*add_change)(void *context, size_t subgraph, DelegraphText tensor, DelegraphText from, DelegraphText to);
     /** Takes a composite that was not replaced, with the reason. */
     void (*add_left)(void *context, size_t subgraph, DelegraphText tensor, DelegraphText reason);
@@ -50,7 +50,7 @@ typedef struct DelegraphFusionResult {
 /** A library of fusions. It exports one function without parameters, `delegraph_fusion_library`, that returns the address
  * of this table, which is valid as long as the library is loaded.
  *
- * One thread at a time calls the functions. No function may unwind: panics and exceptions must not cross the interface. */
+ * One thread at a time calls the functions. They must not unwind: panics and exceptions must not cross the interface. */
 typedef struct DelegraphFusionLibrary {
     /** `DELEGRAPH_ABI_VERSION`. */
     uint32_t abi_version;
@@ -63,8 +63,8 @@ typedef struct DelegraphFusionLibrary {
     void (*close)(void *library);
     /** The fusions. Valid until `close`. */
     const DelegraphFusion * (*fusions)(void *library, size_t *count);
-    /** Rewrites a model with the fusion of this index. The bytes of the model are valid during the call. The fusion replaces
-     * everything that it can. */
+    /** Rewrites a model with the fusion of this index. The bytes of the model are valid during the call. The fusion
+     * replaces everything that it can. */
     int32_t (*rewrite)(void *library, size_t fusion, const uint8_t *data, size_t len, const DelegraphFusionResult *result, DelegraphError *error);
 } DelegraphFusionLibrary;
 

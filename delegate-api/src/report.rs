@@ -6,7 +6,7 @@ use delegraph_core::{NodeId, Op, TensorId};
 
 use crate::{DelegateParams, Rejection};
 
-/// What runs a node.
+/// The runner of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Runner {

@@ -2,7 +2,7 @@
 //!
 //! `DELEGRAPH_WRITE_HEADER=1 cargo test -p delegraph-delegate-api --test header` writes them.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 use std::path::Path;
 

@@ -147,12 +147,12 @@ impl WgpuDelegate {
         ops::lower_partition(&self.gpu, self.fusion, params, graph)
     }
 
-    /// Selects, among nodes that run once their operands are known, those that the limits allow in partitions of their own.
+    /// Selects, among nodes that run once their operands are known, those that the limits allow in separate partitions.
     fn defer(&self, cx: &mut DelegateContext<'_>, nodes: &mut Vec<NodeId>) {
         let graph = cx.graph();
         for id in deferred::remove_dependent(nodes, &graph) {
             let text =
-                "an operand that a run must know is computed in the same partition; it stays on the CPU";
+                "an operand that preparation needs is computed in the same partition; it stays on the CPU";
             cx.reject(id, Rejection::Other(text.into()));
         }
         if self.partitions.max_partitions.is_some() {

@@ -9,7 +9,7 @@
 #include "tensorflow/lite/c/c_api.h"
 #include "tensorflow/lite/c/c_api_opaque.h"
 
-// What the delegate counts.
+// Counters of the delegate.
 struct counts {
   int nodes;
   int runs;
@@ -75,7 +75,7 @@ static int computed(TfLiteOpaqueContext* context, const TfLiteIntArray* chosen, 
   return 0;
 }
 
-// Chooses the nodes.
+// Claims nodes.
 static TfLiteStatus prepare(TfLiteOpaqueContext* context, TfLiteOpaqueDelegate* delegate, void* data) {
   struct counts* counts = (struct counts*)data;
   TfLiteIntArray *plan, *chosen;

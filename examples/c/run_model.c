@@ -24,7 +24,7 @@ static void fill(dg_interpreter* interpreter, size_t input) {
     for (i = 0; i + 4 <= bytes; i += 4) ((unsigned char*)data)[i] = (unsigned char)(i % 5);
 }
 
-/* Prints the runner of each node, and the reasons of delegates that left it. */
+/* Prints the runner of each node, and the reasons of delegates that rejected it. */
 static void report(dg_interpreter* interpreter) {
     dg_report all;
     size_t node, i;

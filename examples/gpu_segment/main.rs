@@ -1,14 +1,14 @@
-//! A photo, a segmentation model and a picture of both that never leave the GPU: the application opens the device, a
-//! texture becomes the model's input, the model's mask goes into a buffer of the application, a shader of the
-//! application puts another background behind the person, and only the finished picture is read back, for its file.
+//! Segments a photo on the GPU without copies to the CPU. The application opens the device. A texture becomes the
+//! model's input, and the model's mask goes into a buffer of the application. A shader of the application puts another
+//! background behind the person. Only the finished picture is read back, for its file.
 //!
 //! ```sh
 //! cargo run --release --example gpu_segment -- [OUT.png [MODEL.tflite PHOTO.png]]
 //! ```
 //!
-//! The model is one with an input of `[1, height, width, 3]`, colours from 0 to 1, and a mask of `[1, height, width, 1]`,
-//! like `selfie_segmentation.tflite`, which `scripts/fetch_models.py` fetches with a photo. Without them, it is a single
-//! convolution that detects red pixels, and a drawn photo.
+//! The model has an input of `[1, height, width, 3]`, colours from 0 to 1, and a mask of `[1, height, width, 1]`, like
+//! `selfie_segmentation.tflite`, which `scripts/fetch_models.py` fetches with a photo. Without these files, the model
+//! is a single convolution that detects red pixels, and the photo is drawn.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
-/** Answers from the cache, and keeps what was loaded: the pages work without a network afterwards. */
+/** Answers requests from the cache and caches loaded files, so that the pages work without a network afterwards. */
 const CACHE = 'delegraph-1';
 
 self.addEventListener('install', () => self.skipWaiting());
 self.addEventListener('activate', (event) => event.waitUntil(keep()));
 
-/** What a page loaded before this worker was there, and both pages. */
+/** The files that a page loaded before this worker started, and both pages. */
 async function keep() {
   await self.clients.claim();
   const cache = await caches.open(CACHE);
@@ -24,7 +24,7 @@ self.addEventListener('fetch', (event) => {
   event.respondWith(answer(request));
 });
 
-/** The network's answer where there is one, so that a new version is seen; otherwise the cache's. */
+/** The network's answer if there is one, so that new versions are used; otherwise the cache's. */
 async function answer(request) {
   const cache = await caches.open(CACHE);
   try {

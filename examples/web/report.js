@@ -7,7 +7,7 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
-/** Returns a table inside of a region that scrolls. */
+/** Returns a table inside a scrollable region. */
 export function table(caption, columns, rows) {
   const head = element('tr', {}, ...columns.map((column) => element('th', { scope: 'col' }, column)));
   const cell = (value) => (value instanceof Node ? element('td', {}, value) : element('td', numeric(value), String(value ?? '')));
@@ -25,7 +25,7 @@ function numeric(value) {
 
 const NAMES = { cpu: 'CPU', folded: 'computed while loading' };
 
-/** Returns the name of what runs a node. */
+/** Returns the name of a node's runner. */
 export function runnerOf({ runner, partition }) {
   return NAMES[runner] ?? `WebGPU, partition ${partition}`;
 }
@@ -112,7 +112,7 @@ function arrange(nodes, producer) {
   const place = new Map();
   const rows = [];
   for (const node of nodes) {
-    // What only reads constants is drawn above its consumer.
+    // A node that only reads constants is drawn above its consumer.
     const first = rowOf.get(node.index) === 0;
     const row = first ? Math.max(0, (consumers.get(node.index) ?? 1) - 1) : rowOf.get(node.index);
     rows[row] ??= 0;

@@ -1,6 +1,6 @@
-/** What the models compute, drawn on a picture. */
+/** Draws the results of the models on a picture. */
 
-/** A square around a picture of this size, in fractions of it: what the models see keeps its proportions. */
+/** A square around a picture of this size, in fractions of it, so that the model's input keeps the proportions. */
 export function square({ width, height }) {
   const side = Math.max(width, height);
   const [w, h] = [side / width, side / height];

@@ -1,7 +1,7 @@
 //! Kernels of custom ops in shared libraries, built separately with other flags, or in C.
 
 #![cfg(any(unix, windows))]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod libraries;
 

@@ -133,7 +133,7 @@ impl Spec {
     /// Computes any window, channel by channel.
     fn by_channels(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if let Sums::Pairs { .. } = self.epilogue.sums() {
-            let why = "sums of products beyond 31 bits; only those of 31 bits are supported";
+            let why = "sums of products beyond 31 bits";
             return Err(ShaderError::unsupported(NAME, why));
         }
         let [batch, in_h, in_w, channels] = self.input;

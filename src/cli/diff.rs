@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     seed: u64,
     #[command(flatten)]
     engine: Engine,
-    /// Compare what each node computes. Neighbours are delegated apart from each other, so that nothing is fused
+    /// Compare the results of each node. Neighbours are delegated apart from each other, so that nothing is fused
     #[arg(long)]
     per_node: bool,
     /// Delegate more and more of the first nodes, the rest on the reference kernels, and find the first one with which
@@ -403,7 +403,7 @@ const HEADER: [&str; 9] =
 
 impl Document for Diff {
     fn text(&self) -> String {
-        let mut text = format!("{} on {}, beside the reference kernels\n", self.model, self.delegate);
+        let mut text = format!("{} on {}, compared with the reference kernels\n", self.model, self.delegate);
         self.delegates.iter().for_each(|line| text += &line.text());
         self.failures.iter().for_each(|failure| text += &format!("failed and left out: {failure}\n"));
         text += &table(&HEADER, &[2, 3, 4, 5, 6, 7], self.outputs.iter().map(Line::row));
@@ -425,7 +425,7 @@ impl Document for Diff {
                     let alone = if *alone {
                         "it is bad alone, too"
                     } else {
-                        "alone it is good: errors add up, or it takes the nodes before it"
+                        "alone it is correct: errors add up, or it needs the nodes before it"
                     };
                     format!(
                         "\nwith node {node} ({}) the outputs go wrong; {alone} ({})\n",

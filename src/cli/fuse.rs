@@ -25,14 +25,14 @@ pub(crate) struct Arguments {
     /// Where the rewritten model goes; it may take the place of MODEL
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Change versions only, and leave ops and tensors as they are
+    /// Change only versions, not ops and tensors
     #[arg(long)]
     versions_only: bool,
     /// Also fuse into custom ops of Delegraph's own, which other runtimes do not have
     #[arg(long)]
     allow_custom: bool,
-    /// Also fuse recurrent layers of int8 weights into ops that quantize what they get on the fly, and allow outputs to differ
-    /// by what such ops make of a difference in rounding
+    /// Also fuse recurrent layers of int8 weights into ops that quantize their inputs at run time, and allow outputs to
+    /// differ by what such ops make of a difference in rounding
     #[arg(long)]
     allow_hybrid: bool,
     /// Leave composites that no fusion takes, for delegates that know them, instead of inlining their bodies
@@ -160,13 +160,13 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     {
         let Difference { output, greatest, allowed, .. } = worst;
         let message = format!(
-            "the rewritten model gives something else: output \"{}\" differs by {}, allowed is {}",
+            "the rewritten model computes something else: output \"{}\" differs by {}, allowed is {}",
             printable(output),
             text::difference(*greatest),
             text::difference(*allowed * tolerance)
         );
         let mut help =
-            "nothing was written; `--report --samples 0` shows what was rewritten, `--skip NAME` leaves it out"
+            "nothing was written; `--report --samples 0` shows the rewritten nodes, `--skip NAME` disables a fusion"
                 .to_owned();
         if quantizes && !arguments.allow_hybrid {
             help += "; ops of this model quantize what they get on the fly, where a difference in rounding may become a \

@@ -216,7 +216,7 @@ impl Entry {
                 if let Some(shape) = resized[i].filter(|shape| **shape != array.shape) {
                     let (asked, has) = (Shape::new(shape), Shape::new(&array.shape));
                     let text =
-                        format!("{}: the array is {has}, but --resize asks for {asked}", path.display());
+                        format!("{}: the array is {has}, but --resize requires {asked}", path.display());
                     return Err(Failure::invalid(text));
                 }
                 let same = *tensor.shape.dims() == array.shape;

@@ -126,7 +126,7 @@ fn source(paths: &[PathBuf], known: &[(&Op, u32)], own: &[(&Op, u32)]) -> String
         "\n/// A resolver with the kernels of these models.\npub fn resolver({argument}) -> MutableOpResolver {{\n"
     );
     if !families.is_empty() {
-        text += "    // Whole families are linked; what is not named here is not.\n";
+        text += "    // Whole families are linked; families that are not named here are not.\n";
         text += "    let mut families = MutableOpResolver::new();\n";
         for family in &families {
             text += &format!("    {family}(&mut families);\n");

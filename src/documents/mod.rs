@@ -19,7 +19,7 @@ use crate::core::types::printable_json;
 /// Returns a document as JSON on several lines, in which everything that a terminal acts on is escaped.
 ///
 /// # Errors
-/// Those of [`serde_json`]; documents of this module have none.
+/// The errors of [`serde_json`]; documents of this module have none.
 pub fn json(document: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
     Ok(printable_json(serde_json::to_string_pretty(document)?))
 }

@@ -1,5 +1,5 @@
-//! Zero sizes, huge strides, constants and variables of other shapes: both kernel sets give the same results, or an
-//! error each; never one that a panic was converted to.
+//! Zero sizes, huge strides, constants and variables of other shapes: both kernel sets return the same results, or both
+//! return an error. No error comes from a panic.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ fn check(name: &str, model: &Model) -> bool {
     }
 }
 
-/// One node with an input, constant weights and a constant bias; `shapes` are theirs.
+/// One node with an input, constant weights and a constant bias of these `shapes`.
 fn node(
     op: BuiltinOp,
     params: impl Into<Params>,

@@ -1,4 +1,5 @@
-//! Models that pass verification and need too much: an error that names the limit, within the limits.
+//! Models that pass verification and need too many resources: they fail within the limits, with an error that names the
+//! limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ fn deep_calls_name_the_call_depth() {
             result.unwrap();
         }
     }
-    // Bodies of composites are inlined; what is left is within the limit.
+    // Bodies of composites are inlined; the resulting nesting is within the limit.
     for result in run(&models::chain(Call::Composite, 500), &limits()) {
         result.unwrap();
     }
@@ -162,7 +163,7 @@ fn tables_are_charged() {
         check("transform", &models::transform(1, length), Limit::Memory);
     }
     assert!(run(&models::transform(1, 128), &limits()).iter().all(Result::is_ok));
-    // There is nothing to compute, so that no table is made.
+    // There is nothing to compute, so no table is made.
     for size in [128, 1 << 22, 1 << 30] {
         assert!(run(&models::resize_of_nothing(size), &limits()).iter().all(Result::is_ok));
         assert!(run(&models::transform(0, size), &limits()).iter().all(Result::is_ok));
@@ -297,7 +298,7 @@ mod command {
     use super::*;
     use crate::process::measure;
 
-    /// Runs the verbs on a model with small limits. None may crash, or use more than the options allow.
+    /// Runs the verbs on a model with small limits. No verb may crash or exceed the limits.
     fn all_verbs(name: &str, model: &Model) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("model.tflite");

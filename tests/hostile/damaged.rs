@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::common::tree;
 
-/// What an interpreter may use: above what any model here needs, far below what a damaged shape may ask for.
+/// The memory limit of an interpreter: above the needs of any model here, far below the size of a damaged shape.
 const MEMORY_LIMIT: usize = 64 << 20;
-/// For one file.
+/// The time limit of one file.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Remembers the largest allocation.
@@ -22,7 +22,7 @@ struct Watching;
 
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is the system allocator's; what is not here is made of `alloc` and `dealloc`.
+// SAFETY: all calls go to the system allocator; default methods use `alloc` and `dealloc`.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
@@ -39,13 +39,13 @@ unsafe impl GlobalAlloc for Watching {
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// Loads, builds and runs; the error if there is one. Fails where that panics, hangs or allocates too much.
+/// Loads, builds and runs a model, and returns the error if there is one. Fails on panics, hangs and large allocations.
 fn attempt(name: &str, bytes: Vec<u8>) -> Result<(), delegraph::Error> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let run = || {
             let model = Model::from_bytes(ModelBytes::new(bytes))?;
-            // What can be read can be written, or it is an error.
+            // Writing a model that can be read succeeds or returns an error.
             if let Ok(file) = model.to_bytes() {
                 let again = Model::from_bytes(ModelBytes::new(file)).unwrap();
                 assert_eq!(model.difference(&again), None);
@@ -127,7 +127,7 @@ fn files_that_are_not_models_are_named() {
     assert!(text.contains("a file of 0 bytes is too short"), "{text}");
 }
 
-/// Replacements of a number in a file: extremes, and neighbours of the right value.
+/// Replacements of a number in a file: extremes, and neighbours of the correct value.
 fn strange(value: &Value) -> Vec<Value> {
     match value.as_i64() {
         Some(v) => {
@@ -138,7 +138,7 @@ fn strange(value: &Value) -> Vec<Value> {
     }
 }
 
-/// The int8 model with what it lacks: sparse weights, weights in blocks, a variable, a call of another subgraph.
+/// The int8 model with more features: sparse weights, weights in blocks, a variable, a call of another subgraph.
 fn rich() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits_int8.tflite");
     let mut model = tree::read(&std::fs::read(path).unwrap());
@@ -183,7 +183,7 @@ fn rich() -> Value {
     model
 }
 
-/// What names something in the file or in the format: no other number will do.
+/// Numbers that name something in the file or in the format; other numbers are invalid.
 const NAMES: [&str; 22] = [
     "array_indices_type",
     "array_segments_type",
@@ -223,7 +223,7 @@ fn every_number_may_be_anything() {
             let field = path.rsplit('/').find(|part| part.parse::<usize>().is_err()).unwrap();
             let certain = NAMES.contains(&field) && [json!(-77), json!(i32::MAX)].contains(&value);
             tree::set(&mut damaged, &path, value);
-            // Under another code, a union has another table.
+            // With another code, a union has another table.
             if let Some(union) = path.strip_suffix("_type").filter(|p| damaged.pointer(p).is_some()) {
                 tree::set(&mut damaged, union, json!({}));
             }

@@ -1,5 +1,4 @@
-//! Files made to do harm: whatever is wrong with one, the answer is an error or a result, never a panic, a hang or an
-//! absurd allocation.
+//! Malicious files. Each must cause an error or return a result, never a panic, a hang or a very large allocation.
 
 #![allow(clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 

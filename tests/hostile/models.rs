@@ -1,4 +1,4 @@
-//! Valid models that ask for more than any machine has: one function per kind.
+//! Valid models that need more resources than any machine has: one function per kind.
 
 use delegraph::core::ops::MirrorPadMode;
 use delegraph::core::ops::binary::{AddParams, MulParams};
@@ -90,8 +90,8 @@ fn condition(value: bool) -> SubgraphBuilder {
     graph
 }
 
-/// `levels` subgraphs in front of a leaf, which `level` makes: it gets the index of the next subgraph and that of the
-/// condition.
+/// `levels` subgraphs before a leaf. `level` creates each of them from the index of the next subgraph and the index of
+/// the condition.
 fn levels(levels: usize, level: impl Fn(&mut SubgraphBuilder, usize, usize, TensorId) -> TensorId) -> Model {
     let graphs = (0..levels).map(|i| {
         let mut graph = SubgraphBuilder::new(format!("level {i}"));
@@ -153,7 +153,7 @@ pub(crate) fn endless(steps: usize) -> Model {
     build([main, body, condition(true)])
 }
 
-/// When the sizes of giant results are known.
+/// The time when the sizes of giant results are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sizes {
     Constant,
@@ -457,7 +457,7 @@ pub(crate) fn many_outputs(count: usize) -> Model {
     build([graph])
 }
 
-/// Options of a custom op: a FlexBuffer map of `len` names that all refer to one text of as many bytes.
+/// Options of a custom op: a FlexBuffer map of `len` names that all refer to one text of `len` bytes.
 pub(crate) fn overlapping_names(len: usize) -> Model {
     let mut bytes = vec![b'a'; len];
     bytes.push(0);
@@ -484,7 +484,7 @@ pub(crate) fn overlapping_names(len: usize) -> Model {
     build([graph])
 }
 
-/// Calls a subgraph whose input is a constant, with another shape where `other`.
+/// Calls a subgraph whose input is a constant; with `other`, of another shape.
 pub(crate) fn constant_input(other: bool) -> Model {
     let mut callee = SubgraphBuilder::new("callee");
     let x = callee.constant("x", [1], &[2f32]);
@@ -515,7 +515,7 @@ pub(crate) fn constant_output() -> Model {
     build([main, callee])
 }
 
-/// A node over constants gives a variable of `has` elements a first value of `gets` elements.
+/// A node over constants computes a first value of `gets` elements for a variable of `has` elements.
 pub(crate) fn growing_variable(has: usize, gets: i32) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F32, [1]);

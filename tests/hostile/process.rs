@@ -1,4 +1,4 @@
-//! The command in a process of its own, whose time and memory are measured.
+//! Runs the command in a separate process and measures its time and memory.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Stdio};
@@ -48,7 +48,7 @@ pub(crate) fn measure(arguments: &[&str]) -> Measured {
     }
 }
 
-/// Waits for the end of a child, and kills it when it takes too long.
+/// Waits for the end of a child, and kills it if it takes too long.
 fn wait(pid: libc::pid_t) -> (ExitStatus, libc::rusage) {
     let start = Instant::now();
     let mut status = 0;

@@ -45,7 +45,7 @@ impl Interpreter {
     /// Creates the interpreter of a model. Its tensors have no memory yet.
     ///
     /// # Errors
-    /// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
+    /// The errors of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
     fn new(model: std::sync::Arc<delegraph::Model>, options: &Options, builtins: Builtins) -> Result<Self> {
         let (interpreter, failures) = resolver::build(&model, options, builtins, false)?;
         let (own, chosen) = (model.clone(), options.clone());
@@ -84,7 +84,7 @@ impl Interpreter {
             // The runtime itself tracks the state after a panic.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                let text = "another call is in progress; an interpreter takes calls of one thread at a time";
+                let text = "another call is in progress; only one thread at a time may call an interpreter";
                 self.reporter.report(&format!("{function}: {text}"));
                 return otherwise;
             }

@@ -25,7 +25,7 @@ pub(crate) enum Builtins {
 /// with the failures of its delegates.
 ///
 /// # Errors
-/// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
+/// The errors of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
 pub(crate) fn build(
     model: &Arc<Model>,
     options: &Options,

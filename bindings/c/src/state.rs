@@ -110,7 +110,7 @@ impl State {
     /// Applies a delegate after the others, and plans memory again.
     ///
     /// # Errors
-    /// Those of [`State::allocate`], and of the delegate.
+    /// The errors of [`State::allocate`], and of the delegate.
     pub(crate) fn add_delegate(
         &mut self,
         delegate: Box<dyn Delegate>,
@@ -200,7 +200,7 @@ impl State {
     /// Plans memory for a subgraph, and resets its variables.
     ///
     /// # Errors
-    /// Those of [`Interpreter::prepare`]; [`Error::InvalidInput`] if memory of the application is too small.
+    /// The errors of [`Interpreter::prepare`]; [`Error::InvalidInput`] if memory of the application is too small.
     pub(crate) fn allocate(&mut self, subgraph: usize) -> Result<()> {
         self.graph(subgraph)?;
         self.interpreter.select_subgraph(subgraph)?;

@@ -1,23 +1,23 @@
 /* Delegraph's C API: runs .tflite models, and lets any hardware take over any part of a model.
  *
- * Results. Functions return a dg_status, and results through pointers, which they set to null or zeros first. dg_last_error has
- * the message of an error.
+ * Results. Functions return a dg_status, and results through pointers, which they set to null or zeros first. dg_last_error
+ * returns the message of an error.
  *
  * Objects are made by a function that returns them through a pointer, and deleted by the function dg_..._delete of their type.
- * The pointers are handles: one that is null, deleted or of another type is DG_INVALID_HANDLE. Objects that others use live as
- * long as those do.
+ * The pointers are handles: a null or deleted one, or one of another type, is DG_INVALID_HANDLE. Objects that others use exist as
+ * long as their users.
  *
- * Texts are UTF-8 and end with a zero byte. Those that a function returns through a char** are freed with dg_text_free.
+ * Texts are UTF-8 and end with a zero byte. Texts that a function returns through a char** are freed with dg_text_free.
  *
- * Pointers that are not handles are null, where a function allows it, or valid for the bytes that it reads or writes: of one value,
- * of a text with its zero byte, or of the number of elements or bytes that another argument has. Data that a function returns
- * is valid as long as it states.
+ * Pointers that are not handles are null, if the function allows it, or valid for the bytes that it reads or writes: one value, a
+ * text with its zero byte, or the number of elements or bytes in another argument. The documentation of a function states how
+ * long returned data is valid.
  *
- * Threads. Any function may be called from any thread. An interpreter takes one call at a time; another one is DG_BUSY. Different
+ * Threads. Any function may be called from any thread. An interpreter accepts one call at a time; another one is DG_BUSY. Different
  * interpreters, also of one model, run at the same time.
  *
- * Sizes are in bytes, shapes in elements, times in nanoseconds, unless stated otherwise. No function ends the process, and no
- * model does: see dg_options_set_max_memory and dg_options_set_time_limit for what a model may use. */
+ * Sizes are in bytes, shapes in elements, times in nanoseconds, unless stated otherwise. No function and no model ends the process;
+ * dg_options_set_max_memory and dg_options_set_time_limit limit the resources of a model. */
 
 #ifndef DELEGRAPH_H
 #define DELEGRAPH_H

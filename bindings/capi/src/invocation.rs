@@ -49,7 +49,7 @@ impl Invocation {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the calling thread is the one that runs the invocation.
+    /// Whether the calling thread runs the invocation.
     fn is_own_thread(&self) -> bool {
         self.thread.get().is_some_and(|&thread| thread == std::thread::current().id())
     }
@@ -193,7 +193,7 @@ pub extern "C" fn dg_invocation_wait(invocation: *const dg_invocation, nanosecon
         let until = until.filter(|_| nanoseconds != DG_FOREVER);
         let mut progress = invocation.progress();
         if progress.result.is_none() && nanoseconds > 0 && invocation.is_own_thread() {
-            return Err(Failure::new(dg_status::DG_STATE, "this thread is the one that runs the invocation"));
+            return Err(Failure::new(dg_status::DG_STATE, "this thread runs the invocation"));
         }
         while invocation.seen(&progress).is_none() {
             progress = match until.map(|until| until.saturating_duration_since(Instant::now())) {

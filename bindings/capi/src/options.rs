@@ -106,7 +106,7 @@ impl Options {
     /// Creates an interpreter, which is prepared on first use.
     ///
     /// # Errors
-    /// Those of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
+    /// The errors of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
     pub(crate) fn build(&self, model: &Arc<delegraph::Model>) -> Result<State, Failure> {
         let mut builder = Interpreter::builder(model.clone()).resolver(self.resolver());
         builder =

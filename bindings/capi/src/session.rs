@@ -107,6 +107,6 @@ impl Drop for Back {
 }
 
 fn busy(what: &str) -> Failure {
-    let text = format!("{what} is running; an interpreter takes one call at a time");
+    let text = format!("{what} is running; an interpreter runs one call at a time");
     Failure::new(dg_status::DG_BUSY, text)
 }

@@ -82,7 +82,7 @@ impl State {
     /// Runs the selected subgraph.
     ///
     /// # Errors
-    /// Those of [`Interpreter::invoke`].
+    /// The errors of [`Interpreter::invoke`].
     pub(crate) fn invoke(&mut self) -> Result<()> {
         self.steps.clear();
         if self.fallback {

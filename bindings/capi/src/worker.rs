@@ -17,7 +17,7 @@ impl Worker {
     /// Starts a thread.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub(crate) fn start() -> io::Result<Self> {
         let (jobs, todo) = channel::<Job>();
         let builder = thread::Builder::new().name("delegraph invocations".into());

@@ -1,6 +1,6 @@
 //! The functions of the interface, called like a C program.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod common;
 

@@ -64,10 +64,7 @@ pub(crate) fn check(functions: &[*const c_void], allow_unknown: bool) -> Result<
     };
     let known = |(name, versions): &(&str, &[&str])| format!("{name} {}", versions.join(", "));
     let known: Vec<String> = KNOWN_HOSTS.iter().map(known).collect();
-    Err(format!(
-        "{what}; known are {}; the option allow_unknown_host=1 tries it all the same",
-        known.join("; ")
-    ))
+    Err(format!("{what}; known are {}; the option allow_unknown_host=1 accepts it", known.join("; ")))
 }
 
 /// A shared object in memory.

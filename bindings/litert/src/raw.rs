@@ -1,4 +1,4 @@
-//! Reading what the runtime points at: every pointer and size is checked before it is used.
+//! Reading the runtime's structures: every pointer and size is checked before use.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -26,7 +26,7 @@ pub(crate) fn checked<T>(pointer: *const T, what: &str) -> Result<*const T> {
 /// Returns the integers of a list. A null pointer is an error.
 ///
 /// # Safety
-/// `list` is null, or points at a list of the runtime that stays as it is during `'a`.
+/// `list` is null, or points to a list of the runtime that does not change during `'a`.
 pub(crate) unsafe fn ints<'a>(list: *const abi::IntArray, what: &str) -> Result<&'a [c_int]> {
     let list = checked(list, what)?;
     // SAFETY: not null and aligned; it is a list (guaranteed by the caller).
@@ -61,7 +61,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize, what: &str) -> R
     if isize::try_from(len).is_err() {
         return Err(format!("{what} has {len} bytes"));
     }
-    // SAFETY: not null; the bytes are there (guaranteed by the caller).
+    // SAFETY: not null; the bytes are valid (guaranteed by the caller).
     Ok(unsafe { std::slice::from_raw_parts(data, len) })
 }
 
@@ -77,7 +77,7 @@ pub(crate) unsafe fn text(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Returns a length that is not negative and not absurd.
+/// Returns a length that is not negative and within the limit.
 pub(crate) fn length(size: c_int, what: &str) -> Result<usize> {
     let checked = usize::try_from(size).ok().filter(|&size| size <= LONGEST);
     checked.ok_or_else(|| format!("{what} has a length of {size}"))
@@ -119,14 +119,14 @@ pub(crate) fn tensor_type(code: c_int) -> Result<TensorType> {
     index.and_then(|i| BY_CODE.get(i)).copied().ok_or_else(|| format!("unknown tensor type {code}"))
 }
 
-/// Returns the code of an element type; 0 for one that the C interface does not have.
+/// Returns the code of an element type; 0 for one that the C interface lacks.
 #[cfg(any(feature = "external", test))]
 pub(crate) fn type_code(ty: TensorType) -> c_int {
     let index = BY_CODE.iter().position(|&known| known == ty);
     index.and_then(|index| c_int::try_from(index + 1).ok()).unwrap_or_default()
 }
 
-/// A list that is handed to the runtime.
+/// A list that is passed to the runtime.
 pub(crate) struct List(Vec<c_int>);
 
 impl List {

@@ -1,4 +1,4 @@
-//! The runtime's functions, with what they take and give checked.
+//! The runtime's functions, with checked arguments and results.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 
@@ -7,13 +7,13 @@ use delegraph_core::Shape;
 use crate::abi::{self, Status};
 use crate::raw::{self, List, Result, checked};
 
-/// The runtime that called, for one subgraph, as long as the call lasts.
+/// The calling runtime, for one subgraph, during the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Runtime {
     context: *mut abi::Context,
 }
 
-/// A partition as the runtime would make it.
+/// A partition that the runtime would form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Partition {
     pub(crate) nodes: Vec<c_int>,
@@ -51,11 +51,11 @@ impl Runtime {
     }
 
     fn context(&self) -> &abi::Context {
-        // SAFETY: valid, as `new` demands; the reference ends before the runtime is called again.
+        // SAFETY: valid, as `new` requires; the reference ends before the runtime is called again.
         unsafe { &*self.context }
     }
 
-    /// Returns the functions by which the runtime is recognised. All of them are there.
+    /// Returns the functions that identify the runtime. None of them is null.
     pub(crate) fn functions(&self) -> Result<Vec<*const c_void>> {
         let cx = self.context();
         let functions = [
@@ -94,11 +94,11 @@ impl Runtime {
         // SAFETY: the context is the runtime's own, and there is room for the result.
         let status = unsafe { get(self.context, &raw mut plan) };
         succeed(status, "GetExecutionPlan")?;
-        // SAFETY: what the function gives is a list or null; it stays until the next call and is copied.
+        // SAFETY: the result of the function is a list or null; it is valid until the next call and is copied.
         Ok(unsafe { raw::ints(plan, "the execution plan") }?.to_vec())
     }
 
-    /// Returns the node `index` and what runs it. They move whenever nodes are added.
+    /// Returns the node `index` and its registration. They move whenever nodes are added.
     pub(crate) fn node(&self, index: c_int) -> Result<(&abi::Node, &abi::Registration)> {
         let get = self.context().get_node_and_registration.ok_or("GetNodeAndRegistration is null")?;
         let (mut node, mut registration) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -111,7 +111,7 @@ impl Runtime {
         Ok(unsafe { (&*node, &*registration) })
     }
 
-    /// Returns the partitions that claiming these nodes would make.
+    /// Returns the partitions that would result from claiming these nodes.
     pub(crate) fn preview(&self, nodes: &[c_int]) -> Result<Vec<Partition>> {
         let preview = self.context().preview_delegate_partitioning;
         let preview = preview.ok_or("PreviewDelegatePartitioning is null")?;
@@ -121,11 +121,11 @@ impl Runtime {
         let status = unsafe { preview(self.context, list.as_ptr(), &raw mut partitions, &raw mut count) };
         succeed(status, "PreviewDelegatePartitioning")?;
         let count = raw::length(count, "the list of partitions")?;
-        // SAFETY: the runtime declares their number; they stay until the next call and are copied.
+        // SAFETY: the runtime declares their number; they are valid until the next call and are copied.
         (0..count).map(|i| unsafe { Partition::read(partitions.wrapping_add(i)) }).collect()
     }
 
-    /// Lets `delegate` run these nodes: for each of their partitions `registration` makes a kernel.
+    /// Makes `delegate` run these nodes: `registration` creates a kernel for each of their partitions.
     pub(crate) fn replace(
         &self,
         nodes: &[c_int],
@@ -136,22 +136,24 @@ impl Runtime {
         let replace = replace.ok_or("ReplaceNodeSubsetsWithDelegateKernels is null")?;
         let list = List::new(nodes)?;
         // SAFETY: the context is the runtime's own, the list is valid, and the caller passes the delegate. A
-        // registration that is larger than the runtime's own is passed in memory, of which it reads the part it knows.
+        // registration that is larger than the runtime's own is passed in memory, and the runtime reads the part that
+        // it knows.
         let status = unsafe { replace(self.context, registration, list.as_ptr(), delegate) };
         succeed(status, "ReplaceNodeSubsetsWithDelegateKernels")
     }
 
-    /// Gives a tensor a shape.
+    /// Sets the shape of a tensor.
     pub(crate) fn resize(&self, index: usize, shape: &[usize]) -> Result<()> {
         let resize = self.context().resize_tensor.ok_or("ResizeTensor is null")?;
         let tensor = std::ptr::from_ref(self.tensor(index)?).cast_mut();
         let list = foreign_list(shape)?;
-        // SAFETY: the context and the tensor are the runtime's own; it takes the list over, and frees it in any case.
+        // SAFETY: the context and the tensor are the runtime's own; it takes ownership of the list, and always frees
+        // it.
         let status = unsafe { resize(self.context, tensor, list) };
         succeed(status, "ResizeTensor")
     }
 
-    /// Returns the shape that a tensor has now.
+    /// Returns the current shape of a tensor.
     pub(crate) fn shape(&self, index: usize) -> Result<Shape> {
         // SAFETY: the runtime's list, which is copied.
         let dims = unsafe { raw::ints(self.tensor(index)?.dims, "its shape") }?;

@@ -1,8 +1,8 @@
-//! Delegates that were built for LiteRT, in Delegraph's interpreter. A delegate in C is compiled here, where there is a C
-//! compiler, and runs as it should and in every way that it should not.
+//! LiteRT delegates in Delegraph's interpreter. A delegate in C is compiled, if there is a C compiler, and runs with
+//! correct and with all faulty behaviours.
 
 #![cfg(all(unix, target_pointer_width = "64"))]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod compile;
 
@@ -150,7 +150,7 @@ fn limits_and_other_delegates_change_the_partitions() {
     assert_eq!(run(&mut interpreter).unwrap(), expected());
 }
 
-/// Ways to fail while preparing, and parts of the message that follows.
+/// Failures while preparing, and parts of the resulting message.
 const WHILE_PREPARING: &[(&str, &str)] = &[
     ("prepare_fails", "Prepare of the delegate returned kTfLiteDelegateError: no device 7 of acme"),
     ("node_out_of_range", "node 9999 is not in the execution plan"),
@@ -302,7 +302,7 @@ fn a_delegate_of_delegraph_runs_through_both_interfaces() {
                 assert_eq!(result, plain);
                 continue;
             }
-            // The library may have the other kernel set, whose sums have another order.
+            // The library may use other kernels, whose sums have another order.
             let floats = |bytes: &[u8]| -> Vec<f32> {
                 bytes.as_chunks().0.iter().map(|word| f32::from_ne_bytes(*word)).collect()
             };

@@ -12,18 +12,18 @@ use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
-/// The elements of a tensor as those of an array.
+/// The relation between the elements of a tensor and those of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Storage {
     /// The bytes are equal.
     Same,
-    /// Packed integers of this many bits, signed or not, each a byte in an array.
+    /// Packed integers of this number of bits, signed or not; one byte each in an array.
     Packed { bits: usize, signed: bool },
-    /// The upper half of a float32, which it is in an array.
+    /// The upper half of a float32; a float32 in an array.
     BFloat16,
 }
 
-/// Returns NumPy's type for elements of type `ty`, as LiteRT has it: packed integers are bytes, bfloat16 is float32. `None`
+/// Returns NumPy's type for elements of type `ty`, as in LiteRT: packed integers are bytes, bfloat16 is float32. `None`
 /// for strings and for types that arrays cannot hold.
 fn numpy_type(ty: TensorType) -> Option<(NPY_TYPES, Storage)> {
     let long = if size_of::<c_long>() == 8 {
@@ -141,7 +141,7 @@ unsafe fn array_of_bytes<'py>(
     Ok(array)
 }
 
-/// Creates an array: of the data at `data`, or of memory of its own that is not initialized.
+/// Creates an array over the data at `data`, or with its own uninitialized memory.
 ///
 /// # Safety
 /// `data` is null, or valid for reads (and writes, with the flag) of the array's elements as long as its base lives.
@@ -161,8 +161,8 @@ unsafe fn new_array<'py>(
     let rank =
         rank.ok_or_else(|| PyValueError::new_err("the tensor has more dimensions than an array can have"))?;
     // SAFETY: `sizes` has at least `rank` dimensions; the descriptor is a new reference, which the call takes; strides are
-    // those of a contiguous array. The condition on `data` is this function's. The result is a new reference or null,
-    // with an exception set.
+    // those of a contiguous array. The caller guarantees the condition on `data`. The result is a new reference or
+    // null, with an exception set.
     unsafe {
         let ty = get_type_object(py, NpyTypes::PyArray_Type);
         let descr = PY_ARRAY_API.PyArray_DescrFromType(py, number as c_int);
@@ -200,11 +200,11 @@ pub(crate) unsafe fn view<'py>(
         return Err(no_data());
     }
     if data.1 == 0 {
-        // An array on null would be one with memory of its own.
+        // NumPy would allocate memory for an array on null.
         return copy_of(py, ty, dims, &[]);
     }
     let flags = NPY_ARRAY_CARRAY_RO | if writable { NPY_ARRAY_WRITEABLE } else { 0 };
-    // SAFETY: the conditions are those of this function, and the size is compared above.
+    // SAFETY: guaranteed by the caller; the size is compared above.
     let array = unsafe { new_array(py, number, dims, data.0, flags) }?;
     // SAFETY: both are valid objects; the call takes the reference to `base`, also when it fails.
     let set = unsafe { PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base.into_ptr()) };
@@ -215,7 +215,7 @@ pub(crate) unsafe fn view<'py>(
 pub(crate) struct Array<'py>(Bound<'py, PyAny>);
 
 impl<'py> Array<'py> {
-    /// Returns `value` as an array: itself, or what NumPy makes of it.
+    /// Returns `value` as an array: itself, or its conversion by NumPy.
     pub(crate) fn of(value: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = value.py();
         // SAFETY: `value` is a valid object.
@@ -267,7 +267,7 @@ impl<'py> Array<'py> {
             || unsafe { PY_ARRAY_API.PyArray_EquivTypenums(self.0.py(), self.number(), number) } != 0
     }
 
-    /// Returns whether the elements are those that a tensor of type `ty` takes.
+    /// Returns whether a tensor of type `ty` accepts the elements.
     pub(crate) fn fits(&self, ty: TensorType) -> bool {
         match numpy_type(ty) {
             Some((number, _)) => self.is_type(number as c_int),
@@ -281,7 +281,7 @@ impl<'py> Array<'py> {
         shape.len() == dims.len() && shape.iter().zip(dims).all(|(a, &b)| usize::try_from(*a) == Ok(b))
     }
 
-    /// Calls `f` with the elements as a tensor of type `ty` holds them. The array must be of that type, as
+    /// Calls `f` with the elements in the format of a tensor of type `ty`. The array must be of that type, as
     /// [`Array::fits`] checks.
     pub(crate) fn with_bytes<R>(&self, ty: TensorType, f: impl FnOnce(&[u8]) -> R) -> PyResult<R> {
         if ty == TensorType::String {
@@ -317,11 +317,11 @@ impl<'py> Array<'py> {
         })
     }
 
-    /// Returns the array's strings: text in UTF-8, and bytes as they are.
+    /// Returns the array's strings: text in UTF-8, and bytes unchanged.
     fn strings(&self) -> PyResult<Vec<Vec<u8>>> {
         let array = &self.0;
         if self.shape().is_empty() && self.number() == NPY_TYPES::NPY_STRING as c_int {
-            // All bytes of a single string count, also zeros at its end, as in LiteRT.
+            // All bytes of a single string count, including trailing zeros, as in LiteRT.
             return Ok(vec![array.call_method0("tobytes")?.extract()?]);
         }
         let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
@@ -339,7 +339,7 @@ impl<'py> Array<'py> {
         Ok(strings)
     }
 
-    /// Returns the array with elements of type `ty`, where NumPy converts them without loss of kind.
+    /// Returns the array with elements of type `ty`, if NumPy converts them without loss of kind.
     pub(crate) fn cast(self, ty: TensorType) -> PyResult<Self> {
         if ty == TensorType::String || self.fits(ty) {
             return Ok(self);
@@ -350,7 +350,7 @@ impl<'py> Array<'py> {
     }
 }
 
-/// Returns what NumPy makes of `value`: a contiguous array in native byte order, of any type or of type `number`.
+/// Returns NumPy's conversion of `value`: a contiguous array in native byte order, of any type or of type `number`.
 fn from_any<'py>(value: &Bound<'py, PyAny>, number: Option<NPY_TYPES>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
     let flags = NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED;
@@ -434,7 +434,7 @@ fn rounded_bfloat16(bits: u32) -> u16 {
     (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
-/// The exception for a tensor without data, as LiteRT raises it.
+/// The exception for a tensor without data, as in LiteRT.
 pub(crate) fn no_data() -> PyErr {
     PyValueError::new_err("Tensor data is null. Run allocate_tensors() first")
 }

@@ -1,4 +1,4 @@
-//! Delegates that Python code names, loads or writes.
+//! Delegates that Python code names, loads or implements.
 
 use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph::core::ops::{self, ParamValue};
@@ -19,7 +19,7 @@ use crate::error::of_python;
 use crate::ops::{as_results, input, options, write_output};
 use crate::report::op_name;
 
-/// A delegate that interpreters are created with, any number of them.
+/// A delegate with which any number of interpreters are created.
 #[pyclass(frozen, module = "delegraph._native")]
 pub(crate) struct Delegate {
     source: Source,
@@ -106,18 +106,18 @@ pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> P
     Ok(Delegate { source: Source::Wgpu(Box::new(delegate)) })
 }
 
-/// Loads a delegate of Delegraph from a shared library.
+/// Loads a Delegraph delegate from a shared library.
 #[pyfunction]
 pub(crate) fn plugin_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
     let options = library_options(path, options)?;
     // SAFETY: the program names the library, and so trusts it, as with every extension module that it imports.
     let library = unsafe { PluginLibrary::open(path) }.map_err(library_error)?;
-    // Wrong options are an error here, not in the first interpreter.
+    // Checks the options here rather than in the first interpreter.
     drop(library.delegate(&options).map_err(library_error)?);
     Ok(Delegate { source: Source::Plugin(library, options) })
 }
 
-/// Loads a delegate that was built for LiteRT from a shared library.
+/// Loads a LiteRT delegate from a shared library.
 #[pyfunction]
 #[cfg(unix)]
 pub(crate) fn litert_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
@@ -128,7 +128,7 @@ pub(crate) fn litert_delegate(path: &str, options: Vec<(String, String)>) -> PyR
     Ok(Delegate { source: Source::Litert(library, options) })
 }
 
-/// Loads a delegate that was built for LiteRT from a shared library.
+/// Loads a LiteRT delegate from a shared library.
 #[pyfunction]
 #[cfg(not(unix))]
 pub(crate) fn litert_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
@@ -150,7 +150,7 @@ fn library_error(error: PluginError) -> PyErr {
     PyValueError::new_err(Error::external(error).chain())
 }
 
-/// Makes a delegate of a Python object with the methods `supports(node)` and `compile(partition)`.
+/// Creates a delegate from a Python object with the methods `supports(node)` and `compile(partition)`.
 #[pyfunction]
 pub(crate) fn python_delegate(object: &Bound<'_, PyAny>) -> PyResult<Delegate> {
     let name = match object.getattr_opt("name")? {

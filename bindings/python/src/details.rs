@@ -1,4 +1,4 @@
-//! Tensors and nodes as dictionaries, with the keys and types of LiteRT's.
+//! Tensors and nodes as dictionaries, with LiteRT's keys and types.
 
 use std::ffi::c_int;
 
@@ -116,7 +116,7 @@ pub(crate) fn node<'py>(
     Ok(Some(details))
 }
 
-/// Returns a number of the model as LiteRT's, an int32.
+/// Returns a number of the model as an int32, as in LiteRT.
 fn int(value: usize) -> c_int {
     c_int::try_from(value).unwrap_or(c_int::MAX)
 }

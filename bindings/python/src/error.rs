@@ -4,7 +4,7 @@ use delegraph::Error;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-/// Returns an error of Delegraph as the exception that LiteRT raises in its place: `ValueError` for invalid models and
+/// Returns an error of Delegraph as the exception that LiteRT raises instead: `ValueError` for invalid models and
 /// arguments, `RuntimeError` for failures of preparing and running. An exception of a Python kernel or delegate is its
 /// cause.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
@@ -21,7 +21,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     exception
 }
 
-/// What Rust programs call, as arguments of the Python class.
+/// The Rust methods, with the corresponding arguments of the Python class.
 const ARGUMENTS: [(&str, &str); 2] =
     [("`ResourceLimits::with_memory`", "`max_memory=`"), ("`ResourceLimits::with_time`", "`timeout=`")];
 
@@ -30,7 +30,7 @@ pub(crate) fn text(error: &Error) -> String {
     let chain = error.chain();
     let of_python = ARGUMENTS.iter().fold(chain.clone(), |text, (rust, python)| text.replace(rust, python));
     match error.help() {
-        // The help for Rust repeats the replaced name.
+        // The help for Rust contains the replaced name again.
         Some(help) if of_python == chain => format!("{chain}\nhelp: {help}"),
         _ => of_python,
     }

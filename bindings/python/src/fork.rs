@@ -1,4 +1,4 @@
-//! Processes that were forked from one that has interpreters.
+//! Processes that were forked from a process with interpreters.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

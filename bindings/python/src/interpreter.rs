@@ -20,13 +20,13 @@ use crate::{details, fork, report};
 
 /// The base of `delegraph.Interpreter`.
 ///
-/// Every call locks the state without waiting: a call while another thread is in one is an exception. Calls that take
-/// long do so without the GIL.
+/// Every call locks the state without waiting: a call during a call of another thread is an exception. Long calls
+/// release the GIL.
 #[pyclass(frozen, subclass, weakref, dict, module = "delegraph._native")]
 pub(crate) struct Interpreter {
     state: Mutex<Option<State>>,
     views: Arc<AtomicUsize>,
-    /// The process that made it, by the number of forks before.
+    /// The process that created it, identified by the number of forks before.
     generation: u32,
 }
 
@@ -163,7 +163,7 @@ impl Interpreter {
     ///
     /// Args:
     ///   tensor_index: `index` of `get_input_details()`.
-    ///   value: an array, or what NumPy makes one of, of the tensor's dtype and shape.
+    ///   value: an array, or a value that NumPy converts to one, of the tensor's dtype and shape.
     ///
     /// Raises:
     ///   ValueError: if there is no such tensor, it takes no values, or dtype or shape differ.
@@ -179,8 +179,8 @@ impl Interpreter {
     /// Returns a copy of a tensor as an array.
     ///
     /// Outputs, inputs, constants and variables have values. An intermediate tensor is computed: the model runs again
-    /// with the tensor among its outputs, which it is from then on. Where that would give other values, an exception
-    /// states what to pass to the constructor.
+    /// with the tensor among its outputs, where it stays. If that would return other values, an exception states what
+    /// to pass to the constructor.
     ///
     /// Args:
     ///   tensor_index: `index` of a tensor's details.
@@ -261,15 +261,15 @@ impl Interpreter {
         unsafe { arrays::view(py, ty, shape.dims(), data, writable, base) }
     }
 
-    /// Gives an input another shape. `allocate_tensors` is required afterwards.
+    /// Changes the shape of an input. `allocate_tensors` is required afterwards.
     ///
     /// Args:
     ///   input_index: `index` of `get_input_details()`.
     ///   tensor_size: the shape.
-    ///   strict: refuse shapes that differ from `shape_signature` in a dimension other than -1.
+    ///   strict: reject shapes that differ from `shape_signature` in a dimension other than -1.
     ///
     /// Raises:
-    ///   ValueError, RuntimeError: if the model cannot take the shape.
+    ///   ValueError, RuntimeError: if the model does not support the shape.
     #[pyo3(signature = (input_index, tensor_size, strict = false))]
     fn resize_tensor_input(
         &self,
@@ -435,7 +435,7 @@ impl Interpreter {
 }
 
 impl Interpreter {
-    /// Returns whether threads of the interpreter are left in the process that this one was forked from.
+    /// Returns whether threads of the interpreter exist only in the parent process of a fork.
     fn is_foreign(&self) -> bool {
         let threads = |state: &Option<State>| state.as_ref().is_some_and(|state| state.options.has_threads());
         self.generation != fork::generation() && self.state.try_lock().is_ok_and(|state| threads(&state))
@@ -592,7 +592,7 @@ fn unreadable(path: &std::path::Path, error: &Error) -> PyErr {
     }
 }
 
-/// Returns the exception of preparing. LiteRT raises `RuntimeError` for all its failures but memory's.
+/// Returns the exception of preparing. LiteRT raises `RuntimeError` for all failures except of memory.
 fn prepare_exception(py: Python<'_>, error: &Error) -> PyErr {
     let exception = exception(py, error);
     if !exception.is_instance_of::<PyValueError>(py) {
@@ -656,7 +656,8 @@ fn write(state: &mut State, subgraph: usize, id: TensorId, array: &Array<'_>) ->
     }
     if ty == TensorType::String {
         let Some(input) = input.filter(|_| allocated) else { return Err(no_data()) };
-        // A string tensor takes the shape of the array, where LiteRT leaves it with a wrong number of strings.
+        // A string tensor takes the shape of the array, unlike in LiteRT, which leaves it with a wrong number of
+        // strings.
         check_dims(array, &tensor.shape, id)?;
         return array.with_bytes(ty, |bytes| interpreter.set_input_bytes(input, bytes));
     }
@@ -717,7 +718,7 @@ fn shape_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     Ok(shape)
 }
 
-/// Compares a shape with the signature of an input, as LiteRT does if it is asked to be strict.
+/// Compares a shape with the signature of an input, like LiteRT in strict mode.
 fn check_strict(model: &Model, id: TensorId, shape: &[usize]) -> PyResult<()> {
     let Some(file) = model.subgraph(0).and_then(|graph| graph.tensors().get(id.0)) else { return Ok(()) };
     let fixed = match file.shape_signature() {

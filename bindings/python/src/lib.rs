@@ -1,8 +1,8 @@
 //! The native module of the Python package `delegraph`.
 //!
-//! Python code in `python/delegraph` adds to it what needs no speed: arguments, texts, conveniences. The module holds
-//! interpreters ([`interpreter`]), converts between tensors and NumPy arrays ([`arrays`]), and lets Python classes be
-//! kernels ([`ops`]) and delegates ([`delegates`]).
+//! Python code in `python/delegraph` adds parts that are not performance-critical: arguments, texts, conveniences. The
+//! module holds interpreters ([`interpreter`]), converts between tensors and NumPy arrays ([`arrays`]), and lets Python
+//! classes be kernels ([`ops`]) and delegates ([`delegates`]).
 
 mod arrays;
 mod command;

@@ -52,7 +52,7 @@ pub(crate) fn options<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py,
     }
 }
 
-/// Maps and lists in one another are read to this depth, and this many values of each: a damaged map may hold itself.
+/// Limits on the depth of nested maps and lists, and on the values of each: a damaged map may contain itself.
 const MAX_DEPTH: usize = 4;
 const MAX_VALUES: usize = 256;
 
@@ -144,7 +144,7 @@ impl PythonKernel {
             }
         }
         let result = self.object.bind(py).call_method1("prepare", (shapes,))?;
-        // One output: its shape alone will do.
+        // A single output may be given as its shape alone.
         if outputs.len() == 1
             && let Ok(shape) = result.extract::<Vec<usize>>()
         {

@@ -1,4 +1,4 @@
-//! An interpreter with what it was made of, so that it can be made again.
+//! An interpreter with its model and options, so that it can be created again.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::ops;
 /// The options of an interpreter.
 pub(crate) struct Options {
     pub(crate) threads: usize,
-    /// The plain kernels instead of the optimized ones.
+    /// Reference kernels instead of the optimized ones.
     pub(crate) reference: bool,
     /// Every tensor keeps its data until the end of an invocation.
     pub(crate) preserve_all: bool,
@@ -66,25 +66,26 @@ pub(crate) enum Value<'t> {
     Sparse(&'t [u8]),
     /// The tensor has no memory yet.
     Unallocated,
-    /// The memory of the tensor has been used for others since.
+    /// The memory of the tensor has been reused by others.
     Overwritten,
 }
 
 /// An interpreter and its options.
 pub(crate) struct State {
-    /// The model as its file has it.
+    /// The model of the file.
     pub(crate) model: Arc<Model>,
     pub(crate) options: Options,
     interpreter: Option<Interpreter>,
-    /// Why there is no interpreter: custom ops without kernels. LiteRT shows such a model, but cannot run it.
+    /// The reason why there is no interpreter: custom ops without kernels. LiteRT shows such a model, but cannot run
+    /// it.
     unresolved: String,
-    /// Tensors of the first subgraph that are kept as outputs are.
+    /// Tensors of the first subgraph that are kept like outputs.
     kept: Vec<TensorId>,
-    /// Tensors have memory for the current shapes.
+    /// Whether tensors have memory for the current shapes.
     pub(crate) allocated: bool,
-    /// Outputs belong to the current shapes.
+    /// Whether outputs belong to the current shapes.
     pub(crate) invoked: bool,
-    /// Inputs may differ from those of the last invocation.
+    /// Whether inputs may differ from those of the last invocation.
     pub(crate) inputs_changed: bool,
 }
 
@@ -92,7 +93,7 @@ impl State {
     /// Creates the interpreter of a model; its tensors have no memory yet.
     ///
     /// # Errors
-    /// Those of [`delegraph::interpreter::InterpreterBuilder::build`], but for custom ops without kernels.
+    /// The errors of [`delegraph::interpreter::InterpreterBuilder::build`], except for custom ops without kernels.
     pub(crate) fn new(model: Arc<Model>, options: Options) -> Result<Self> {
         let (interpreter, unresolved) = match options.build(model.clone()) {
             Ok(interpreter) => (Some(interpreter), String::new()),
@@ -138,7 +139,7 @@ impl State {
     /// Prepares the first subgraph, and resets its variables.
     ///
     /// # Errors
-    /// Those of [`Interpreter::prepare`].
+    /// The errors of [`Interpreter::prepare`].
     pub(crate) fn allocate(&mut self) -> Result<()> {
         self.allocated = false;
         let interpreter = self.interpreter()?;
@@ -148,10 +149,10 @@ impl State {
         Ok(())
     }
 
-    /// Gives an input of the selected subgraph another shape. Returns whether it differs.
+    /// Changes the shape of an input of the selected subgraph. Returns whether it differs.
     ///
     /// # Errors
-    /// Those of [`Interpreter::resize_input_to_any`]; a shape with more elements than memory holds.
+    /// The errors of [`Interpreter::resize_input_to_any`]; a shape with more elements than fit memory.
     pub(crate) fn resize(&mut self, input: usize, shape: &[usize]) -> Result<bool> {
         let interpreter = self.interpreter()?;
         if interpreter.input_tensor(input)?.shape.dims() == shape {
@@ -164,7 +165,7 @@ impl State {
     /// Runs the first subgraph.
     ///
     /// # Errors
-    /// Those of [`Interpreter::invoke`].
+    /// The errors of [`Interpreter::invoke`].
     pub(crate) fn invoke(&mut self) -> Result<()> {
         self.interpreter()?.invoke()?;
         self.invoked = true;
@@ -205,11 +206,11 @@ impl State {
         if computed { Value::Overwritten } else { Value::Unallocated }
     }
 
-    /// Computes a tensor whose memory others have used since, and keeps it in all following invocations: the model is
+    /// Computes a tensor whose memory others have reused, and keeps it in all following invocations: the model is
     /// prepared again with the tensor as an output, and run with the same inputs.
     ///
     /// # Errors
-    /// [`Error::State`] if the same inputs would give other values, or there was no invocation.
+    /// [`Error::State`] if the same inputs would result in other values, or there was no invocation.
     pub(crate) fn keep(&mut self, id: TensorId) -> Result<()> {
         let reason = if !self.invoked {
             Some("`invoke` has not run")
@@ -253,7 +254,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether an invocation may depend on the ones before.
+    /// Returns whether an invocation may depend on earlier ones.
     fn has_state(&self) -> bool {
         let resolver = self.options.resolver();
         self.model.subgraphs().iter().any(|graph| {

@@ -1,4 +1,4 @@
-"""What LiteRT's interface does not have: delegates by name, reports, custom ops and delegates in Python, predict, await."""
+"""Additions to LiteRT's interface: delegates by name, reports, custom ops and delegates in Python, predict, await."""
 
 import asyncio
 import gc

@@ -75,7 +75,7 @@ def test_ray_data(digits: str, tmp_path: pathlib.Path) -> None:
 
 
 def test_a_killed_worker_of_ray(digits: str) -> None:
-    """Ray runs the batches of a dead actor again: every row is there once."""
+    """Ray runs the batches of a dead actor again: every row occurs once."""
     ray = pytest.importorskip("ray", reason="Ray is not installed (pip install delegraph[ray])")
     from delegraph.ray import Predictor
 
@@ -115,7 +115,7 @@ def test_ray_serve(digits: str) -> None:
 
     ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
     try:
-        serve.start(proxy_location="Disabled")  # Without a port for HTTP.
+        serve.start(proxy_location="Disabled")  # Without an HTTP port.
         handle = serve.run(serve.deployment(Predictor).bind(digits, column="image"))
         batches = [images(count) for count in (1, 3, 5)]
         results = [response.result() for response in [handle.remote({"image": batch}) for batch in batches]]

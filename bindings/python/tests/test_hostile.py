@@ -1,4 +1,4 @@
-"""Damaged and demanding models, and wrong values: exceptions, never the end of the process. All run in processes of their own."""
+"""Damaged and demanding models, and wrong values: exceptions, never the end of the process. All run in separate processes."""
 
 import os
 import pathlib
@@ -49,7 +49,7 @@ print("refused", refused)
 
 
 def use_all(folder: pathlib.Path, threads: int = 1, timeout: float = 600) -> int:
-    """Returns the number of models that were refused."""
+    """Returns the number of rejected models."""
     ended = subprocess.run(
         [sys.executable, "-c", USE, str(folder), str(threads)], capture_output=True, text=True, timeout=timeout, check=False
     )

@@ -1,4 +1,4 @@
-"""The interface and the values of `ai_edge_litert.interpreter`, compared with the package itself where it is installed."""
+"""Compares the interface and the values with `ai_edge_litert.interpreter`, if it is installed."""
 
 import inspect
 import pathlib
@@ -15,7 +15,7 @@ litert = pytest.importorskip(
     "ai_edge_litert.interpreter", reason="LiteRT is not installed (pip install ai-edge-litert==2.3.0)", exc_type=ImportError
 )
 
-# Names of LiteRT's module that are imported modules, helpers of its exports, or its wrapper of C++.
+# Names in LiteRT's module that are imported modules, helpers of its exports, or its C++ wrapper.
 LEFT_OUT = {"ctypes", "platform", "sys", "warnings"}
 
 # Attributes of LiteRT's objects that hold its C++ objects.
@@ -50,7 +50,7 @@ def test_classes_have_every_attribute_and_signature(name: str) -> None:
 
 
 def check_parameters(name: str, theirs: inspect.Signature, own: inspect.Signature) -> None:
-    """Every call that their signature takes, the own one takes with the same meaning: more parameters have defaults."""
+    """Every call that LiteRT's signature accepts is accepted with the same meaning: additional parameters have defaults."""
     known = list(theirs.parameters.values())
     mine = list(own.parameters.values())
     for at, parameter in enumerate(known):
@@ -106,7 +106,7 @@ def test_details_are_equal(model: str, allocated: bool) -> None:
     pair = []
     for module in (litert, ours):
         interpreter = module.Interpreter(model, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF)
-        # The others have custom ops.
+        # The other models have custom ops.
         if allocated and ("digits" in model or "lstm" in model):
             interpreter.allocate_tensors()
         pair.append(interpreter)
@@ -124,7 +124,7 @@ def test_details_are_equal(model: str, allocated: bool) -> None:
 
 
 def test_the_private_wrapper(digits_int8: str) -> None:
-    # The own wrapper does not keep its interpreter.
+    # Delegraph's wrapper does not keep its interpreter alive.
     pair = [module.Interpreter(digits_int8, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF)
             for module in (litert, ours)]
     theirs, own = (interpreter._interpreter for interpreter in pair)
@@ -230,7 +230,7 @@ def failure(call: Any) -> Any:
 
 
 def catches(error: Exception) -> type:
-    """Returns the builtin type that programs catch an exception of LiteRT by."""
+    """Returns the builtin type with which programs catch an exception of LiteRT."""
     return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 

@@ -1,4 +1,4 @@
-"""The notebook of the guide, executed cell by cell: by a Jupyter kernel where one is installed, by this interpreter everywhere."""
+"""The notebook of the guide, executed cell by cell: by a Jupyter kernel if one is installed, and by this interpreter."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Programs that were written for other packages, and the command."""
+"""Programs for other packages, and the command."""
 
 import json
 import os

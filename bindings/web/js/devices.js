@@ -25,7 +25,7 @@ export class Devices {
     if (map.get(key) === promise) {
       promise = this.#open(given, generation, powerPreference, forceFallbackAdapter);
       map.set(key, promise);
-      // A later model tries again.
+      // A later model retries.
       promise.catch(() => map.get(key) === promise && map.delete(key));
     }
     return map.get(key);
@@ -46,7 +46,7 @@ export class Devices {
   }
 }
 
-/** Returns the name of an adapter, from what the browser tells of it. */
+/** Returns the name of an adapter, from the browser's information. */
 function nameOf({ description, vendor, architecture, device } = {}) {
   return description || [vendor, architecture, device].filter(Boolean).join(' ');
 }
@@ -78,7 +78,7 @@ function asGpu(device) {
   };
 }
 
-/** Calls `f` while `navigator.gpu` is `gpu`, if that is given. `f` is synchronous, so that no other code sees it. */
+/** Calls `f` while `navigator.gpu` is `gpu`, if that is given. `f` is synchronous, so no other code is affected. */
 function withGpu(gpu, f) {
   if (!gpu) return f();
   Object.defineProperty(navigator, 'gpu', { value: gpu, configurable: true });

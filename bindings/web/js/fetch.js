@@ -27,7 +27,7 @@ async function open(url, signal) {
 }
 
 async function readBody(response, signal, onProgress) {
-  // The length of a compressed body is not that of the model.
+  // The length of a compressed body differs from that of the model.
   const encoded = response.headers.get('content-encoding');
   const total = encoded ? undefined : Number(response.headers.get('content-length')) || undefined;
   const reader = response.body?.getReader();

@@ -43,7 +43,7 @@ export interface Signature {
   outputs: string[];
 }
 
-/** What a page can draw. */
+/** A picture that a page can draw. */
 export type Picture =
   | ImageBitmap | VideoFrame | OffscreenCanvas | HTMLCanvasElement | HTMLImageElement | HTMLVideoElement | ImageData;
 
@@ -84,7 +84,7 @@ export type ModelSource = string | URL | ArrayBuffer | ArrayBufferView | Respons
 
 export interface Progress {
   loaded: number;
-  /** Undefined where the server does not tell. */
+  /** Undefined if the server does not report it. */
   total: number | undefined;
 }
 
@@ -102,7 +102,7 @@ export interface LoadOptions {
   onProgress?: (progress: Progress) => void;
   /** Whether steps are measured, for `profile()`. */
   profile?: boolean;
-  /** 'gpu': outputs stay on the device where it computes them, as `gpuBuffer`. */
+  /** 'gpu': outputs that the device computes stay there, as `gpuBuffer`. */
   outputs?: 'cpu' | 'gpu';
   /** Nodes that run on the CPU, by their indices. */
   excludedNodes?: Iterable<number>;
@@ -150,11 +150,11 @@ export interface ReportedPartition {
   readbackMilliseconds: number | null;
 }
 
-/** What runs each node, or why the device does not. */
+/** The runner of each node, or the reason of the device. */
 export interface Report {
   device: 'webgpu' | 'cpu';
   adapter: string | undefined;
-  /** Why nothing runs on the device. */
+  /** The reason why nothing runs on the device. */
   reason: string | undefined;
   delegates: string[];
   nodes: ReportedNode[];
@@ -188,7 +188,7 @@ export class Model {
   readonly outputs: TensorDescription[];
   readonly signatures: Signature[];
   readonly description: string;
-  /** Prepares for another shape of an input. */
+  /** Changes the shape of an input, and prepares the model for it. */
   resize(input: string | number, shape: Iterable<number>, options?: { signature?: string }): Promise<void>;
   run(inputs?: Inputs, options?: RunOptions): Promise<{ [name: string]: Output }>;
   report(): Promise<Report>;
@@ -197,5 +197,5 @@ export class Model {
   dispose(): void;
 }
 
-/** Sets what the WebAssembly module is read from, before the first model is loaded. */
+/** Sets the source of the WebAssembly module, before the first model is loaded. */
 export function setWasm(source: string | URL | Response | BufferSource | WebAssembly.Module): void;

@@ -7,7 +7,7 @@ const module = new WasmModule(glue, () => new URL('./wasm/delegraph_bg.wasm', im
 export const Model = modelClass(module);
 export { DelegraphError } from './errors.js';
 
-/** Sets what the WebAssembly module is read from, before the first model is loaded. */
+/** Sets the source of the WebAssembly module, before the first model is loaded. */
 export function setWasm(source) {
   module.source = source;
 }

@@ -96,7 +96,7 @@ export function modelClass(module) {
         } catch (error) {
           if (error.code === 'cancelled' && signal?.aborted) throw signal.reason;
           if (error.code !== 'device' || this.#bound.size === 0) throw error;
-          // The device failed, and what is on it is lost. Pictures are read again.
+          // The device failed, and its data are lost. Pictures are read again.
           this.#leaveDevice(error.message);
           await this.#runWith(values, signal);
         }
@@ -104,7 +104,7 @@ export function modelClass(module) {
       });
     }
 
-    /** Returns what runs each node, or why the device does not. */
+    /** Returns the runner of each node, or the reason of the device. */
     async report() {
       return this.#enqueue(() => {
         const report = JSON.parse(this.#call((native) => native.report()));
@@ -124,7 +124,7 @@ export function modelClass(module) {
       return this.#enqueue(() => JSON.parse(this.#call((native) => native.profile())));
     }
 
-    /** Frees the model, after a run that is not at its end. */
+    /** Frees the model, after the end of a current run. */
     dispose() {
       if (this.#disposed) return;
       this.#disposed = true;
@@ -294,7 +294,7 @@ export function modelClass(module) {
   };
 }
 
-/** Returns the open device that a model is loaded on, or the reason why it is loaded for the CPU. */
+/** Returns the open device for a model, or the reason why the model is loaded for the CPU. */
 async function chooseDevice(devices, device, gpuDevice, options) {
   if (device === 'cpu') return { reason: "the option `device` is 'cpu'" };
   try {

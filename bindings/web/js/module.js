@@ -13,13 +13,13 @@ export class WasmModule {
   /** Counts instances. */
   generation = 0;
 
-  /** `glue` is the code that wasm-bindgen writes, `source` returns what it is initialized with. */
+  /** `glue` is the code that wasm-bindgen writes, `source` returns the argument of its initialization. */
   constructor(glue, source) {
     this.#glue = glue;
     this.#source = source;
   }
 
-  /** Sets what the module is read from: a URL, a Response, bytes or a WebAssembly.Module. */
+  /** Sets the source of the module: a URL, a Response, bytes or a WebAssembly.Module. */
   set source(source) {
     if (this.#ready) throw new DelegraphError('state', 'the module is already loaded');
     this.#source = () => source;
@@ -46,7 +46,7 @@ export class WasmModule {
     }
   }
 
-  /** Calls `f`, whose objects belong to the instance `generation`, and throws what it throws as a DelegraphError. */
+  /** Calls `f`, whose objects belong to the instance `generation`; converts its exceptions to a DelegraphError. */
   call(generation, f) {
     if (this.#failure !== undefined || generation !== this.generation) {
       throw new DelegraphError('panic', `the module ended, load the model again: ${this.#failure ?? 'a panic'}`);
@@ -77,8 +77,7 @@ export class WasmModule {
   }
 
   /**
-   * Polls `step`, which returns undefined until its work is done, and calls the function that it is given when it can
-   * continue.
+   * Polls `step`, which returns undefined until its work is done, and calls its argument when it can continue.
    */
   async poll(generation, step) {
     for (;;) {

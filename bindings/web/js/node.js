@@ -6,7 +6,7 @@ import { WasmModule } from './module.js';
 const module = new WasmModule(glue, () => readFile(new URL('./wasm/delegraph_cpu_bg.wasm', import.meta.url)));
 const WebModel = modelClass(module);
 
-/** As in a page; in addition, `load` reads files: paths and `file:` URLs. */
+/** As in a page; `load` also reads files: paths and `file:` URLs. */
 export class Model extends WebModel {
   static async load(source, options) {
     const url = typeof source === 'string' && /^(https?|data|blob):/.test(source);
@@ -17,7 +17,7 @@ export class Model extends WebModel {
 
 export { DelegraphError } from './errors.js';
 
-/** Sets what the WebAssembly module is read from, before the first model is loaded. */
+/** Sets the source of the WebAssembly module, before the first model is loaded. */
 export function setWasm(source) {
   module.source = source;
 }

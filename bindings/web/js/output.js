@@ -25,7 +25,7 @@ export class Output {
     return this.#data;
   }
 
-  /** Releases the buffer on the device. Data that were read stay. */
+  /** Releases the buffer on the device. Data that were read stay valid. */
   dispose() {
     this.gpuBuffer?.destroy();
     this.gpuBuffer = undefined;

@@ -25,8 +25,8 @@ export function isPicture(value) {
 }
 
 /**
- * Returns a value for an input as `{picture, region, scale, offset}`, if it is a picture: one of a page, or a texture, by
- * itself or as the property `picture` of an object with `region` and `range`.
+ * Returns a value for an input as `{picture, region, scale, offset}`, if it is a picture of a page or a texture,
+ * directly or as the property `picture` of an object with `region` and `range`.
  */
 export function asPicture(value) {
   if (isPicture(value) || isTexture(value)) return { picture: value, region: [0, 0, 1, 1], range: [0, 1] };
@@ -64,7 +64,7 @@ function pixels(picture) {
   return context.getImageData(0, 0, width, height);
 }
 
-/** Returns the array of the input `spec` with a picture, as the device computes it: interpolated, black outside. */
+/** Returns a picture as the array of the input `spec`, computed like on the device: interpolated, black outside. */
 export function toArray(spec, { picture, region, range, ranged }) {
   const [batch, height, width, channels] = spec.shape;
   if (spec.shape.length !== 4 || batch !== 1 || ![1, 3, 4].includes(channels)) {

@@ -70,7 +70,7 @@ function halves(type, list, name) {
   return HasFloat16 ? Float16Array.from(list) : Uint16Array.from(list, toFloat16);
 }
 
-/** Returns a typed array with the elements in `bytes`, which nothing else holds. */
+/** Returns a typed array with the elements in `bytes`, which have no other owner. */
 export function fromBytes(type, shape, bytes) {
   if (PACKED[type]) return unpack(type, elementCount(shape), bytes);
   const { buffer, byteOffset, byteLength } = bytes;

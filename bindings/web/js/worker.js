@@ -5,7 +5,7 @@ import { disposeSymbol } from './output.js';
 /** The worker that runs all models of this page. */
 let worker;
 let nextCall = 0;
-/** `{resolve, reject}` of calls that the worker has not answered. */
+/** `{resolve, reject}` of pending calls of the worker. */
 const calls = new Map();
 
 function start() {
@@ -86,7 +86,7 @@ export class Model {
       throw new DelegraphError('unsupported', 'a worker has a device of its own: the options `gpuDevice` and `outputs` are for models of the page');
     }
     const bytes = await readModel(source, { signal, onProgress });
-    // The caller keeps its bytes.
+    // The caller keeps its own bytes.
     const given = source instanceof ArrayBuffer || ArrayBuffer.isView(source);
     const transfer = given ? [] : [bytes.buffer];
     const { handle, description } = await call('load', [bytes, rest], { transfer, signal });
@@ -149,7 +149,7 @@ export class Model {
   }
 }
 
-/** Returns inputs that can be sent: elements and canvases of the page as bitmaps. */
+/** Returns inputs in a form that can be sent: elements and canvases of the page as bitmaps. */
 async function portable(inputs) {
   if (inputs === null || typeof inputs !== 'object' || ArrayBuffer.isView(inputs)) return inputs;
   if (isDrawn(inputs)) return createImageBitmap(inputs);

@@ -1,4 +1,4 @@
-//! Errors as JavaScript objects, which the package turns into its error class.
+//! Errors as JavaScript objects, which the package converts to its error class.
 
 use delegraph::Error;
 use delegraph::core::error::ErrorKind;
@@ -30,7 +30,7 @@ pub(crate) fn thrown(error: &Error) -> JsValue {
     object(code(error), &error.chain())
 }
 
-/// Returns the error of a call that the state of an object does not allow.
+/// Returns the error of a call that is invalid in the current state of an object.
 pub(crate) fn state(message: &str) -> JsValue {
     object("state", message)
 }

@@ -103,7 +103,7 @@ impl Gpu {
     /// outputs stay on the device.
     ///
     /// # Errors
-    /// Those of loading and preparing.
+    /// The errors of loading and preparing.
     pub fn load(
         &self,
         bytes: Vec<u8>,
@@ -130,7 +130,7 @@ impl NativeModel {
     /// Returns whether input `i` can be on the device: it has 32-bit floats or integers, and only the device reads it.
     ///
     /// # Errors
-    /// Those of preparing; during a run.
+    /// The errors of preparing; during a run.
     #[wasm_bindgen(js_name = inputOnDevice)]
     pub fn input_on_device(&mut self, i: usize) -> Result<bool, JsValue> {
         if self.gpu_mut().delegate.is_none() {
@@ -156,8 +156,8 @@ impl NativeModel {
         Ok(read && delegated && !file.outputs().contains(&id))
     }
 
-    /// Makes input `i` of a texture of the device, for the next run. `region` is the part of the texture, in fractions of
-    /// its size; `range` has the factors and then the summands of the components.
+    /// Creates input `i` from a texture of the device, for the next run. `region` is the part of the texture, in
+    /// fractions of its size; `range` has the factors, followed by the summands of the components.
     ///
     /// # Errors
     /// For other textures and shapes; during a run.
@@ -226,7 +226,7 @@ impl NativeModel {
         self.bind(i, Some(buffer))
     }
 
-    /// Returns the `GPUBuffer` that input `i` is read from in the next run, for the page to copy to.
+    /// Returns the `GPUBuffer` from which the next run reads input `i`; the page copies data to it.
     ///
     /// # Errors
     /// If the device is out of memory; during a run.

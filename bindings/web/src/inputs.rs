@@ -13,7 +13,7 @@ pub(crate) struct Inputs {
     pub(crate) buffers: HashMap<usize, wgpu::Buffer>,
 }
 
-/// An input that is made of textures.
+/// An input created from textures.
 pub(crate) struct Picture {
     pub(crate) input: TextureInput,
     pub(crate) shape: [usize; 4],

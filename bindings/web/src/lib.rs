@@ -1,7 +1,7 @@
 //! The WebAssembly module of the npm package `delegraph`.
 //!
-//! The package's JavaScript (`js/`) is its interface; this module is what that calls. Tensors cross the boundary as bytes in
-//! the layout of the format, descriptions and reports as JSON, and errors as JavaScript objects with a code. Nothing here
+//! The package's JavaScript (`js/`) is its interface, and calls this module. Tensors cross the boundary as bytes in the
+//! layout of the format, descriptions and reports as JSON, and errors as JavaScript objects with a code. Nothing here
 //! blocks: a run is polled, and wakes the page when it can continue.
 //!
 //! A panic ends the module. Its message is kept ([`panic_message`]), and the package replaces the module.

@@ -41,7 +41,7 @@ impl NativeModel {
     /// Loads a model for the CPU.
     ///
     /// # Errors
-    /// Those of loading and preparing.
+    /// The errors of loading and preparing.
     #[wasm_bindgen(constructor)]
     pub fn new(bytes: Vec<u8>, profile: bool) -> Result<NativeModel, JsValue> {
         #[cfg(feature = "testing")]
@@ -76,16 +76,16 @@ impl NativeModel {
     /// Prepares for another shape of input `i`.
     ///
     /// # Errors
-    /// Those of the interpreter; during a run.
+    /// The errors of the interpreter; during a run.
     pub fn resize(&mut self, i: usize, shape: Vec<u32>) -> Result<(), JsValue> {
         let shape: Vec<usize> = shape.into_iter().map(|dim| dim as usize).collect();
         self.idle_mut()?.resize_input(i, &shape).map_err(|e| thrown(&e))
     }
 
-    /// Prepares what a resize or a selection left to the next run.
+    /// Completes the preparation after a resize or a selection.
     ///
     /// # Errors
-    /// Those of the interpreter; during a run.
+    /// The errors of the interpreter; during a run.
     pub fn prepare(&mut self) -> Result<(), JsValue> {
         self.idle_mut()?.prepare().map_err(|e| thrown(&e))
     }
@@ -93,7 +93,7 @@ impl NativeModel {
     /// Copies the bytes of input `i` into the model.
     ///
     /// # Errors
-    /// If their number is not that of the input; during a run.
+    /// If their number differs from the input's size; during a run.
     #[wasm_bindgen(js_name = setInput)]
     pub fn set_input(&mut self, i: usize, bytes: &Uint8Array) -> Result<(), JsValue> {
         let target = self.idle_mut()?.input_bytes_mut(i).map_err(|e| thrown(&e))?;
@@ -148,7 +148,7 @@ impl NativeModel {
     /// Runs the model to its end, if no part of it is on a device. Returns whether it did.
     ///
     /// # Errors
-    /// Those of the interpreter; during a run.
+    /// The errors of the interpreter; during a run.
     #[wasm_bindgen(js_name = runNow)]
     pub fn run_now(&mut self) -> Result<bool, JsValue> {
         self.steps.clear();
@@ -175,11 +175,11 @@ impl NativeModel {
         Ok(())
     }
 
-    /// Continues a run. Returns `undefined` while it waits for a device, and calls `wake` when it can continue; at its end,
-    /// returns the failures of delegates after which it ran on the CPU.
+    /// Continues a run. Returns `undefined` while it waits for a device, and calls `wake` when it can continue; at its
+    /// end, returns the failures of delegates that were replaced by the CPU.
     ///
     /// # Errors
-    /// Those of the interpreter.
+    /// The errors of the interpreter.
     pub fn poll(&mut self, wake: Function) -> Result<Option<Array>, JsValue> {
         let run = self.run.as_mut().ok_or_else(|| state("no run has begun"))?;
         let Poll::Ready((interpreter, result)) = run.as_mut().poll(&mut Context::from_waker(&waker(wake)))
@@ -202,7 +202,7 @@ impl NativeModel {
     /// Returns every node to the CPU.
     ///
     /// # Errors
-    /// Those of preparing; during a run.
+    /// The errors of preparing; during a run.
     #[wasm_bindgen(js_name = leaveDevice)]
     pub fn leave_device(&mut self) -> Result<(), JsValue> {
         let interpreter = self.idle_mut()?;

@@ -20,7 +20,7 @@ pub(crate) struct Step {
 pub(crate) struct Steps(Arc<Mutex<Vec<Step>>>);
 
 impl Steps {
-    /// Forgets the steps of the last run.
+    /// Clears the steps of the last run.
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

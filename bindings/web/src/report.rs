@@ -1,4 +1,4 @@
-//! The report on delegation, and what would gain most, as JSON.
+//! The report on delegation, and the changes with the largest gain, as JSON.
 
 use delegraph::Interpreter;
 use delegraph::core::{Op, TensorId};

@@ -10,7 +10,7 @@ use js_sys::Function;
 use wasm_bindgen::JsValue;
 
 thread_local! {
-    /// Functions by the numbers of their wakers. A waker may be sent between threads, a function may not.
+    /// Functions by the number of their waker: wakers may be sent between threads, functions may not.
     static FUNCTIONS: RefCell<HashMap<u32, Function>> = RefCell::new(HashMap::new());
 }
 

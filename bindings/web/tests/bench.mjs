@@ -1,5 +1,5 @@
 /**
- * Times the package beside LiteRT.js in one Chromium, alternating:
+ * Times the package and LiteRT.js alternately in one Chromium:
  * `node bench.mjs PACKAGE MODELS WORK [--device cpu|webgpu] [--rounds N] [--seconds S] [MODEL...]`.
  *
  * WORK has the npm packages playwright-core and @litertjs/core; Chromium is $DELEGRAPH_BROWSER. Both run in the page's main

@@ -27,7 +27,7 @@ const FLAGS = [
   '--disable-sync', '--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader',
 ];
 
-/** Cases of the conformance suite that cross the page's boundary with every type, and with control flow. */
+/** Cases of the conformance suite with every type in inputs and outputs, and with control flow. */
 const TYPES = ['float32', 'float64', 'float16', 'bfloat16', 'int64', 'int32', 'int16', 'int8', 'uint32', 'uint16', 'uint8', 'bool', 'complex64'];
 const CASES = [
   ...TYPES.flatMap((type) => [`cast/cast_${type}_to_float32`, `cast/cast_float32_to_${type}`, `cast/cast_${type}_to_int64`]),
@@ -51,7 +51,7 @@ async function test(name, f) {
   }
 }
 
-/** A page of a new browser. Messages of its console of level error, and errors that nothing catches, are failures. */
+/** A page of a new browser. Console messages of level error, and uncaught errors, are failures. */
 async function withPage(base, { flags = FLAGS, init } = {}, f) {
   const { chromium } = require('playwright-core');
   const profile = mkdtempSync(join(tmpdir(), 'delegraph-web-'));

@@ -16,8 +16,7 @@ export async function rejection(f) {
 }
 
 /**
- * Compares elements: floats within `tolerance` of the largest value that is expected, others within `steps`. NaN equals
- * NaN.
+ * Compares elements: floats within `tolerance` of the largest expected value, others within `steps`. NaN equals NaN.
  */
 export function compare(got, expected, { tolerance = 0, steps = 0, name = 'output' } = {}) {
   check(got.length === expected.length, `${name}: ${got.length} elements, expected ${expected.length}`);

@@ -1,4 +1,4 @@
-/** Results of the native command, which the package's results are compared with. */
+/** Results of the native command, for comparison with the package's results. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -10,7 +10,7 @@ const TYPES = {
   int16: ['<i2', Int16Array], int64: ['<i8', BigInt64Array],
 };
 
-/** Numbers that are the same in each run; 0 to below 1. */
+/** Reproducible numbers in [0, 1). */
 function* random(seed) {
   let state = seed >>> 0;
   for (;;) {
@@ -29,7 +29,7 @@ function values(type, count, seed) {
   return Class.from({ length: count }, () => (type === 'int64' ? BigInt(Math.floor(next() * 8)) : Math.floor(next() * 8)));
 }
 
-/** Writes inputs for `file` to `folder`, and the outputs that `command` computes of them. */
+/** Writes inputs for `file` to `folder`, and the outputs that `command` computes from them. */
 export function runNative(command, Model, file, folder) {
   return (async () => {
     if (existsSync(join(folder, 'output_0.npy'))) return;
@@ -48,7 +48,7 @@ export function runNative(command, Model, file, folder) {
   })();
 }
 
-/** Writes the project's own case `name` below `folder`. */
+/** Writes the project's case `name` below `folder`. */
 export function writeCase(command, name, folder) {
   const place = join(folder, name.replaceAll('/', '-'));
   if (!existsSync(join(place, 'model.tflite')) && !existsSync(place)) {

@@ -1,4 +1,4 @@
-/** Tests of the package in Node, which has the CPU alone. */
+/** Tests of the package in Node, which has only the CPU. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { check, compare, rejection } from './compare.js';

@@ -6,7 +6,7 @@ const CLASSES = {
   '<f2': Uint16Array, '<c8': Float32Array, '<c16': Float64Array,
 };
 
-/** Returns `{type, shape, data}`; float16 and types that NumPy does not have are given as their bits. */
+/** Returns `{type, shape, data}`; float16 and types that NumPy lacks are returned as their bits. */
 export function readNpy(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const wide = bytes[6] > 1;

@@ -6,7 +6,7 @@ import { Model as WorkerModel } from '/package/worker.js';
 import { check, compare, rejection } from './compare.js';
 import { readNpy } from './npy.js';
 
-// What differs between a browser's sums and those of the native kernels; the devices also round differently.
+// The tolerance: sums differ between a browser and the native kernels, and devices round differently.
 const TOLERANCE = { cpu: 3e-4, webgpu: 1e-3 };
 
 async function array(url) {
@@ -73,7 +73,7 @@ export async function mixedPartitions({ url, native }) {
   return `${report.partitions.length} partitions`;
 }
 
-/** The project's own cases: every type, strings, control flow. */
+/** The project's cases: every type, strings, control flow. */
 export async function cases({ list, device }) {
   for (const { name, folder } of list) {
     const model = await Model.load(`${folder}/model.tflite`, { device });
@@ -164,7 +164,7 @@ function drawn(width, height) {
   return canvas;
 }
 
-/** Every kind of picture gives the outputs of the same pixels as an array. */
+/** Every kind of picture results in the same outputs as its pixels in an array. */
 export async function pictures({ url }) {
   const canvas = drawn(320, 240);
   const image = canvas.getContext('2d').getImageData(0, 0, 320, 240);
@@ -210,7 +210,7 @@ export async function buffers({ url, native }) {
   const buffer = gpuDevice.createBuffer({ size: data.byteLength, usage });
   gpuDevice.queue.writeBuffer(buffer, 0, data);
   const first = await model.run({ [input.name]: buffer });
-  // The outputs of a run stay as they are when the model runs again.
+  // The outputs of a run do not change when the model runs again.
   await model.run({ [input.name]: new Float32Array(data.length) });
   await compareOutputs(model, first, native, { tolerance: TOLERANCE.webgpu });
   const kept = Object.values(first).filter(({ gpuBuffer }) => gpuBuffer instanceof GPUBuffer);
@@ -271,7 +271,7 @@ export async function panic({ url, native }) {
   return load.message;
 }
 
-/** Wrong calls are typed errors that report what is right. */
+/** Wrong calls are typed errors that state the correct use. */
 export async function wrongCalls({ url }) {
   const model = await Model.load(url, { device: 'cpu' });
   const [{ name, shape }] = model.inputs;
@@ -301,7 +301,7 @@ export async function wrongCalls({ url }) {
   return 'each names what is right';
 }
 
-/** An input gets another shape, and the model runs with it. */
+/** The model runs with another shape of an input. */
 export async function resize({ url }) {
   const model = await Model.load(url, { device: 'cpu', profile: true });
   const [{ name, shape }] = model.inputs;

@@ -28,7 +28,7 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
     }
     first.reset_variables()?;
     let got = trial.run(&mut first)?;
-    Ok(differ(trial.problem, "beside a model with other constants", &got, trial.got))
+    Ok(differ(trial.problem, "next to a model with other constants", &got, trial.got))
 }
 
 /// Returns the problem with the second half of each constant reversed, for constants that are computed with; `None` if

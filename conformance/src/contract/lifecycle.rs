@@ -33,7 +33,7 @@ pub(super) fn repeat(trial: &Trial<'_>) -> Found {
             let what = if others { "the same data again after others" } else { "the same data again" };
             let problem = differ(trial.problem, what, &vec![got], &vec![wanted.clone()]);
             return Ok(Some(
-                problem.unwrap_or_else(|| format!("{what} give another result in the last digits")),
+                problem.unwrap_or_else(|| format!("{what} return results that differ in the last digits")),
             ));
         }
     }
@@ -147,10 +147,10 @@ pub(super) fn again(trial: &Trial<'_>) -> Found {
     interpreter.reset_variables()?;
     prepare(&mut interpreter, trial.problem)?;
     if let Some(error) = failed(&interpreter) {
-        return Ok(Some(format!("taken away and given back: {error}")));
+        return Ok(Some(format!("removed and added again: {error}")));
     }
     let got = trial.run(&mut interpreter)?;
-    if let Some(problem) = differ(trial.problem, "taken away and given back", &got, trial.got) {
+    if let Some(problem) = differ(trial.problem, "removed and added again", &got, trial.got) {
         return Ok(Some(problem));
     }
     drop(interpreter);

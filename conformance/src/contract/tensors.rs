@@ -66,7 +66,7 @@ pub(super) fn bounds(trial: &Trial<'_>) -> Found {
                 }
                 let fresh = AlignedBuffer::guarded(tensor.byte_size()?)?;
                 if interpreter.bind_input(input, fresh)?.is_some_and(|b| !b.guards_hold()) {
-                    return Ok(Some(format!("it wrote outside of its memory, beside input {input}")));
+                    return Ok(Some(format!("it wrote outside of its memory, next to input {input}")));
                 }
             }
             for output in bound {
@@ -77,7 +77,7 @@ pub(super) fn bounds(trial: &Trial<'_>) -> Found {
                 }
                 let fresh = AlignedBuffer::guarded(tensor.byte_size()?)?;
                 if interpreter.bind_output(output, fresh)?.is_some_and(|b| !b.guards_hold()) {
-                    return Ok(Some(format!("it wrote outside of its memory, beside output {output}")));
+                    return Ok(Some(format!("it wrote outside of its memory, next to output {output}")));
                 }
             }
         }
@@ -113,12 +113,12 @@ pub(super) fn inputs(trial: &Trial<'_>) -> Found {
         interpreter.invoke()?;
         for feed in &step.feeds {
             if interpreter.input_tensor(feed.input)?.bytes() != feed.bytes {
-                return Ok(Some(format!("input {} is not what it was before", feed.input)));
+                return Ok(Some(format!("input {} has changed", feed.input)));
             }
         }
     }
     let changed = constants() != before || copies_differ(trial, &interpreter);
-    Ok(changed.then(|| "a constant of the model is not what it was before".into()))
+    Ok(changed.then(|| "a constant of the model has changed".into()))
 }
 
 /// Returns whether the interpreter's memory of a constant, which may be a copy, differs from the model's.

@@ -1,9 +1,9 @@
-//! Limits on what a model may use.
+//! Limits on the resources of a model.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A limit of an interpreter on what a model may use.
+/// A limit of an interpreter on the resources of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {

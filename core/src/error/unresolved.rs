@@ -71,7 +71,7 @@ impl UnresolvedOp {
     /// Why there is no kernel, in words that continue a sentence after the op and its version.
     pub fn why(&self) -> String {
         let registered = Ranges(&self.registered);
-        // The op table's entry for the version decides what can be done about it.
+        // The op table's entry for the version determines the advice.
         let history = match (self.min_runtime, self.known) {
             (Some(release), _) => format!("TFLite has it since {release}; "),
             (None, Some((low, high))) => {

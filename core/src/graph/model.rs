@@ -110,7 +110,7 @@ impl Model {
     /// Creates a model made in memory: `subgraphs` whose constants are ranges of `bytes`.
     ///
     /// # Errors
-    /// Those of [`ModelDraft::verify`].
+    /// The errors of [`ModelDraft::verify`].
     pub fn from_subgraphs(bytes: Vec<u8>, subgraphs: Vec<Subgraph>) -> Result<Self> {
         ModelDraft::new(ModelBytes::new(bytes), subgraphs).verify()
     }
@@ -120,7 +120,7 @@ impl Model {
     /// `bytes`.
     ///
     /// # Errors
-    /// Those of [`ModelDraft::verify`].
+    /// The errors of [`ModelDraft::verify`].
     pub fn with_subgraphs(&self, bytes: Option<ModelBytes>, subgraphs: Vec<Subgraph>) -> Result<Self> {
         let mut draft = self.draft_with(subgraphs);
         if let Some(bytes) = bytes {

@@ -84,7 +84,7 @@ impl fmt::Display for UnderstatedVersion {
     }
 }
 
-/// Returns the uses of ops whose version is too low for what they use, in the order of their first node.
+/// Returns the uses of ops whose version is too low for their features, in the order of their first node.
 pub fn understated_versions(model: &Model) -> Vec<UnderstatedVersion> {
     let mut found: Vec<UnderstatedVersion> = Vec::new();
     for (index, subgraph) in model.subgraphs().iter().enumerate() {

@@ -62,7 +62,7 @@ impl AlignedBuffer {
     /// An empty buffer whose memory is charged to `budget`.
     ///
     /// # Errors
-    /// Those of [`Budget::charge`].
+    /// The errors of [`Budget::charge`].
     pub fn charged(budget: &Arc<Budget>) -> Result<Self> {
         Ok(AlignedBuffer { charge: budget.charge(0)?, ..Default::default() })
     }

@@ -135,7 +135,7 @@ impl<'a> InvokeContext<'a> {
     /// Polls for the end of the invocation. Kernels that may run for more than about 50 ms call it between chunks of work.
     ///
     /// # Errors
-    /// Those of [`Budget::check`].
+    /// The errors of [`Budget::check`].
     pub fn check_interrupted(&self) -> Result<()> {
         self.host.budget().check()
     }
@@ -295,7 +295,7 @@ impl<'a> InvokeContext<'a> {
     pub fn temporary<T: Element>(&mut self, temporary: Temporary) -> Result<&'a mut [T]> {
         let bit = u32::try_from(temporary.0).ok().and_then(|i| 1u64.checked_shl(i));
         let (Some(bit), Some(&(data, len))) = (bit, self.temporaries.get(temporary.0)) else {
-            return Err(Error::State(format!("temporary {} was not asked for", temporary.0)));
+            return Err(Error::State(format!("temporary {} was not requested", temporary.0)));
         };
         if self.taken_temporaries & bit != 0 {
             return Err(Error::State(format!("temporary {} is already in use", temporary.0)));

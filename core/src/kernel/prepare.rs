@@ -394,7 +394,7 @@ impl<'a> PrepareContext<'a> {
     /// `variant` identifies them, such as the shape of another input.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn shared<T: Send + Sync + 'static>(
         &self,
         variant: &[usize],

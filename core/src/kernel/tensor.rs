@@ -75,7 +75,7 @@ impl RuntimeTensor {
     /// As [`RuntimeTensor::new`], with memory of its own charged to `budget`.
     ///
     /// # Errors
-    /// Those of [`Budget::charge`].
+    /// The errors of [`Budget::charge`].
     pub fn within(tensor: &Tensor, budget: &Arc<Budget>) -> Result<Self> {
         Ok(RuntimeTensor { owned: AlignedBuffer::charged(budget)?, ..Self::new(tensor) })
     }

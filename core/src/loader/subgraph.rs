@@ -85,7 +85,7 @@ fn exactly<T>(count: usize) -> Result<Vec<T>, Invalid> {
     let mut list = Vec::new();
     match list.try_reserve_exact(count) {
         Ok(()) => Ok(list),
-        Err(_) => invalid!("there is no memory for {count} of its tensors or nodes"),
+        Err(_) => invalid!("not enough memory for {count} of its tensors or nodes"),
     }
 }
 

@@ -26,7 +26,7 @@ options! {
 
 /// The op's computation was never published.
 fn infer(_: &InferContext<'_>) -> InferResult {
-    Err(InferError::new("no runtime defines what this op computes"))
+    Err(InferError::new("no runtime defines this op"))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ ops! {
 /// found, and whether it was, `[n]`.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 2)?;
-    let [lookups] = cx.shape_of_rank(0, "the keys to look for")?;
+    let [lookups] = cx.shape_of_rank(0, "the lookup keys")?;
     let values = cx.input(2)?;
     let Some((&rows, inner)) = values.shape.split_first() else {
         return Err(InferError::new("the values must have rank 1 at least, got []"));

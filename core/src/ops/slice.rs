@@ -49,9 +49,9 @@ ops! {
 options! {
     /// Params of STRIDED_SLICE.
     StridedSlice(StridedSliceParams) in BuiltinOptions::StridedSliceOptions(builtin_options_as_strided_slice_options, StridedSliceOptionsArgs) as TfLiteStridedSliceParams {
-        /// Bit `i`: the slice of entry `i` begins at the first element, whatever `begin` holds.
+        /// Bit `i`: the slice of entry `i` begins at the first element; `begin` is ignored.
         begin_mask: i32;
-        /// Bit `i`: the slice of entry `i` ends with the last element, whatever `end` holds.
+        /// Bit `i`: the slice of entry `i` ends with the last element; `end` is ignored.
         end_mask: i32;
         /// Bit `i`: entry `i` is an ellipsis, which selects all dimensions without an entry entirely.
         ellipsis_mask: i32;

@@ -103,7 +103,7 @@ fn outputs(cx: &InferContext<'_>, declared: i32, inputs: usize) -> Result<usize,
     match usize::try_from(declared) {
         Ok(count) if count > 0 && count == cx.outputs.len() => Ok(count),
         _ => Err(InferError::new(format!(
-            "the option asks for {}, the node has {}",
+            "the option requires {}, the node has {}",
             counted(declared, "part"),
             counted(cx.outputs.len(), "output")
         ))),

@@ -120,8 +120,8 @@ impl Cell {
     }
 }
 
-/// TFLite's kernel for 12 intermediates couples input and forget gate whatever the operands are. For the output gate it
-/// uses the shift of the forget gate's last output as the multiplier of its own.
+/// TFLite's kernel for 12 intermediates always couples input and forget gate. For the output gate it uses the shift of
+/// the forget gate's last output as the multiplier of its own.
 fn imitate_narrow_defects(gates: &mut [Option<Gate>; 4]) {
     gates[0] = None;
     let shift = gates[1].and_then(|gate| gate.narrow).map_or(0, |[_, of_last]| of_last.shift);

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Opens a file for reading if it is a regular one. Pipes and devices could block, or never end.
 ///
 /// # Errors
-/// Those of the system; one that names the kind where it is not a regular file.
+/// The errors of the system; one that names the kind where it is not a regular file.
 pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     let kind = fs::metadata(path)?.file_type();

@@ -100,7 +100,7 @@ fn fits(
         let (takes, gives) = (interface.inputs().len(), interface.outputs().len());
         let given = inputs.len();
         return Err(format!(
-            "the body takes {takes} tensors and gives {gives}; it is given {given} and {outputs} are named"
+            "the body has {takes} inputs and {gives} outputs; the call has {given} and {outputs}"
         ));
     }
     for (i, (id, of_body)) in inputs.iter().zip(interface.inputs()).enumerate() {

@@ -78,7 +78,7 @@ fn write(model: &Model, largest: usize) -> Result<Vec<u8>> {
     let mut file = write_tables(model, largest)?;
     if let Some(zip) = model.archive() {
         let Some(moved) = archive::moved(zip, file.len()) else {
-            let message = "the archive behind it cannot be moved".into();
+            let message = "the archive after it cannot be moved".into();
             return Err(Error::InvalidModel { path: model.path().map(Into::into), message });
         };
         file.extend_from_slice(&moved);
@@ -311,7 +311,7 @@ impl<'m, 'f> Writer<'m, 'f> {
         args: &mut schema::OperatorArgs<'_>,
     ) -> Result<(), Unwritable> {
         let unknown = |what: &str| {
-            let message = format!("this build does not know {what}, nor how its options are written");
+            let message = format!("this build does not know {what} or the format of its options");
             Err(Unwritable(Error::Unsupported(message)))
         };
         let Some(definition) = ops::definition(code) else { return unknown("the op") };

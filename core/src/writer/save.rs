@@ -12,7 +12,7 @@ impl Model {
     /// model may replace the file that it was loaded from.
     ///
     /// # Errors
-    /// Those of [`Model::to_bytes`], and [`Error::State`] if the file cannot be written.
+    /// The errors of [`Model::to_bytes`], and [`Error::State`] if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let bytes = self.to_bytes()?;

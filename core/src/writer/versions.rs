@@ -49,7 +49,7 @@ impl Model {
     /// model's bytes are written again.
     ///
     /// # Errors
-    /// Those of [`Model::to_bytes`]; the model is unchanged then.
+    /// The errors of [`Model::to_bytes`]; the model is unchanged then.
     pub fn restamp(&mut self) -> Result<Restamped> {
         let mut report =
             Restamped { old_runtime: self.min_runtime_version().map(str::to_owned), ..Default::default() };

@@ -1,8 +1,8 @@
-//! The interface between an application and a library of fusions, which rewrite models. Declarations that such a library
-//! shares with a delegate, and the rules for changes of the interface, are in `delegraph_plugin.h`.
+//! The interface between an application and a library of fusions, which rewrite models. Declarations that such a
+//! library shares with a delegate, and the rules for changes of the interface, are in `delegraph_plugin.h`.
 //!
-//! A model is passed as the bytes of a `.tflite` file. The library returns another file, which the application checks like
-//! any other. The two share no memory.
+//! A model is passed as the bytes of a `.tflite` file. The library returns another file, which the application checks
+//! like any other. The two share no memory.
 
 // `tests/header.rs` generates `include/delegraph_fusions.h` from this file.
 
@@ -36,8 +36,8 @@ pub struct DelegraphFusionResult {
     pub context: *mut c_void,
     /// Takes the rewritten model, the bytes of a file. If it is not called, the model stays unchanged.
     pub set_model: Option<unsafe extern "C" fn(context: *mut c_void, data: *const u8, len: usize)>,
-    /// Takes a change, for reports: the subgraph, the tensor that the nodes compute, and the names of the removed and of the
-    /// new ops, separated by line breaks.
+    /// Takes a change, for reports: the subgraph, the tensor that the nodes compute, and the names of the removed and of
+    /// the new ops, separated by line breaks.
     pub add_change: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -61,7 +61,7 @@ pub struct DelegraphFusionResult {
 /// A library of fusions. It exports one function without parameters, `delegraph_fusion_library`, that returns the address
 /// of this table, which is valid as long as the library is loaded.
 ///
-/// One thread at a time calls the functions. No function may unwind: panics and exceptions must not cross the interface.
+/// One thread at a time calls the functions. They must not unwind: panics and exceptions must not cross the interface.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DelegraphFusionLibrary {
@@ -83,8 +83,8 @@ pub struct DelegraphFusionLibrary {
     /// The fusions. Valid until `close`.
     pub fusions:
         Option<unsafe extern "C" fn(library: *mut c_void, count: *mut usize) -> *const DelegraphFusion>,
-    /// Rewrites a model with the fusion of this index. The bytes of the model are valid during the call. The fusion replaces
-    /// everything that it can.
+    /// Rewrites a model with the fusion of this index. The bytes of the model are valid during the call. The fusion
+    /// replaces everything that it can.
     pub rewrite: Option<
         unsafe extern "C" fn(
             library: *mut c_void,

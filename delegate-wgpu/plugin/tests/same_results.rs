@@ -1,6 +1,6 @@
 //! The GPU delegate claims and computes the same behind the interface of plugins as it does in the application.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
 use delegraph_core::{Model, ModelBytes};
 use delegraph_delegate_api::Delegate;

@@ -67,7 +67,7 @@ pub(crate) fn store_halves(graph: &mut Graph<'_>) {
 }
 
 /// Returns per value whether its memory contains integers: those of a view, and those that a step computes or copies from
-/// another value, whatever the declared type of the result.
+/// another value, regardless of the declared type of the result.
 fn integers(graph: &Graph<'_>) -> Vec<bool> {
     let mut integers = vec![false; graph.values.len()];
     for (i, value) in graph.values.iter().enumerate() {

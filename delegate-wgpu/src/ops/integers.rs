@@ -299,7 +299,7 @@ fn steps_of_rows(
     Ok([steps, scales])
 }
 
-/// Constant 8-bit weights with one scale, read as signed numbers whatever their type.
+/// Constant 8-bit weights with one scale, read as signed numbers regardless of their type.
 #[derive(Default)]
 pub(super) struct SignedWeights {
     pub weights: Vec<i8>,

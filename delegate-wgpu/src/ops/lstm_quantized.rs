@@ -285,9 +285,7 @@ fn tables() -> [Vec<i16>; 3] {
 pub(super) fn scale_zero_point(of: Option<&Quantization>) -> delegraph_core::Result<(f32, i32)> {
     let known = of.and_then(Quantization::scale_zero_point);
     let usable = known.filter(|(scale, _)| scale.is_finite() && *scale > 0.0);
-    usable.ok_or_else(|| {
-        Error::Unsupported("integers without a positive scale per tensor; only those are supported".into())
-    })
+    usable.ok_or_else(|| Error::Unsupported("integers without a positive scale per tensor".into()))
 }
 
 /// Scale and zero point of the values inside a cell, where the model has them.

@@ -39,7 +39,7 @@ fn pool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         let wanted = windowed_output(shape[d + 1] as usize, p.window[d], p.strides[d], 1, p.padding);
         if wanted.map_err(invalid)? != small[d + 1] as usize || cx.shape4(outputs[1])? != small {
             return Err(unsupported(format!(
-                "outputs of shape {small:?}; only the shape that the windows give is supported"
+                "outputs of shape {small:?}; only the shape of the windows is supported"
             )));
         }
     }

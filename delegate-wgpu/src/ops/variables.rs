@@ -34,7 +34,7 @@ fn assign(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 fn handle(cx: &Lowering<'_, '_, '_>) -> Result<i32, Rejection> {
     let node = cx.node();
     if !node.graph().is_direct() {
-        let text = "resource variables are the interpreter's; a delegate behind a plugin's interface does not reach them";
+        let text = "a delegate in a plugin cannot access resource variables of the interpreter";
         return Err(unsupported(text));
     }
     let handle = node.input(0).and_then(|tensor| tensor.constant_as::<i32>()).and_then(<[i32]>::first);

@@ -1,7 +1,7 @@
-//! From the face detector's raw outputs to faces.
+//! Converts the face detector's raw outputs to faces.
 //!
-//! The detector looks at 896 anchors, points on two grids, and gives each a score and 16 numbers that are relative to it:
-//! the centre, width and height of a box, and six key points.
+//! The detector has 896 anchors, points on two grids. Its outputs are a score per anchor and 16 numbers relative to the
+//! anchor: the centre, width and height of a box, and six key points.
 
 use image::{Rgb, RgbImage};
 

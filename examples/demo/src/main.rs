@@ -4,8 +4,8 @@
 //! cargo run --profile demo -p delegraph-demo [-- PHOTO.png]
 //! ```
 //!
-//! Writes `target/demo/segmented.png` and `target/demo/face.png`. Without the fetched models it reads digits only, with the
-//! classifier in the repository, and prints what was left out. Fails if the GPU's outputs differ from the CPU's.
+//! Writes `target/demo/segmented.png` and `target/demo/face.png`. Without the fetched models it only reads digits, with
+//! the classifier in the repository, and prints the skipped parts. Fails if the GPU's outputs differ from the CPU's.
 
 mod digits;
 mod draw;

@@ -25,7 +25,7 @@ pub(crate) enum Backend {
 pub(crate) struct Ran {
     /// Reading and verifying the file.
     pub(crate) load: Duration,
-    /// Everything from the model to an interpreter that can run: shapes, memory, weights, shaders.
+    /// Preparation of the interpreter: shapes, memory, weights, shaders.
     pub(crate) prepare: Duration,
     /// The first run.
     pub(crate) first: Duration,
@@ -107,7 +107,7 @@ pub(crate) fn output(interpreter: &Interpreter, i: usize) -> Result<Output> {
     Ok(Output { values, step: (tensor.ty == TensorType::Int8).then_some(scale) })
 }
 
-/// Compares every output of a backend with what is expected; returns the comparison that is worst for its tolerance.
+/// Compares every output of a backend with the expected output; returns the worst comparison relative to its tolerance.
 pub(crate) fn compare(got: &[Output], expected: &[Output]) -> Option<Comparison> {
     let pairs = got.iter().zip(expected);
     let all = pairs.map(|(got, expected)| Comparison::of(&got.values, &expected.values, expected.step));
@@ -168,7 +168,7 @@ mod tests {
         let expected = [output(&[155.0, -3.0]), output(&[0.5, 0.25])];
         let passes = |got: &[Output]| compare(got, &expected).unwrap().passes();
         assert!(passes(&[output(&[155.01, -3.0]), output(&[0.5, 0.250_05])]));
-        // A larger difference than the other output's, but small relative to its values.
+        // The difference is larger than the other output's, but small relative to the values.
         assert!(!passes(&[output(&[155.01, -3.0]), output(&[0.5, 0.2502])]));
         assert!(!passes(&[output(&[59.0, -3.0]), output(&[0.5, 0.25])]));
         assert!(!passes(&[output(&[155.0, f32::NAN]), output(&[0.5, 0.25])]));

@@ -1,6 +1,6 @@
 //! Compares the GPU's results with the CPU's.
 
-/// The largest difference of two outputs, beside the allowed one.
+/// The largest difference of two outputs, and the allowed difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Comparison {
     /// The largest absolute difference; infinite where one output has a NaN, or fewer elements, than the other.
@@ -13,7 +13,7 @@ impl Comparison {
     /// Compares `got` with `expected`, whose elements are multiples of `step` where it is quantized.
     pub(crate) fn of(got: &[f32], expected: &[f32], step: Option<f32>) -> Self {
         let largest = expected.iter().fold(0f64, |max, v| max.max(f64::from(*v).abs()));
-        // A step, and what converting it to a float rounds.
+        // A step, plus the rounding of its conversion to a float.
         let allowed = step.map_or(1e-5 + 1e-4 * largest, |step| 1.001 * f64::from(step));
         let difference = |(a, b): (&f32, &f32)| {
             let difference = (f64::from(*a) - f64::from(*b)).abs();

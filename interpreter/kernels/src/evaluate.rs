@@ -75,7 +75,7 @@ pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInp
                 let text = format!("output {i} is a variable of {declared}, the op gives {given}");
                 return Err(Error::InvalidNode(text));
             }
-            log::warn!("tensor \"{name}\" is declared {declared}, but its op gives {given}, which is taken");
+            log::warn!("tensor \"{name}\" is declared {declared}, but its op returns {given}, which is used");
             tensor.ty = output.ty;
         }
         match output.shape {
@@ -104,7 +104,7 @@ pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInp
 /// invocations.
 ///
 /// # Errors
-/// Those of [`infer_outputs`] and of the kernel; [`Error::InvalidNode`] if an output is also an input;
+/// The errors of [`infer_outputs`] and of the kernel; [`Error::InvalidNode`] if an output is also an input;
 /// [`Error::LimitExceeded`] for a size above the budget. The outputs are unspecified then.
 pub fn evaluate(
     node: &Node,

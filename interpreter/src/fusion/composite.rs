@@ -30,7 +30,7 @@ pub trait CompositeFusion: Send + Sync {
     /// Checks that the composite has the operands and attributes that its name implies.
     ///
     /// # Errors
-    /// Those of [`Call::wrong`], which name the composite and the argument. The pipeline then fails, and the model is
+    /// The errors of [`Call::wrong`], which name the composite and the argument. The pipeline then fails, and the model is
     /// unchanged.
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()>;
 

@@ -185,7 +185,7 @@ impl Pipeline {
     /// Rewrites a copy of `model`.
     ///
     /// # Errors
-    /// If operands or attributes of a composite differ from what its name implies; the errors of preparing the model;
+    /// If operands or attributes of a composite do not match its name; the errors of preparing the model;
     /// if an extension produces an invalid model, with its name.
     pub fn run(&self, model: &Model) -> Result<Fused> {
         let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());

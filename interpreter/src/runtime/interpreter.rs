@@ -409,7 +409,7 @@ impl Interpreter {
     /// Removes the delegate that caused `error`, and restores inputs and variables. Returns `error`.
     ///
     /// # Errors
-    /// `error`, if it is not a delegate's failure; those of preparing without the delegate.
+    /// `error`, if it is not a delegate's failure; the errors of preparing without the delegate.
     pub(super) fn fall_back(&mut self, error: Error, before: State) -> Result<Error> {
         if !self.engine.delegates.exclude_failed(Exclusion::Permanent) {
             return Err(error);

@@ -1,6 +1,6 @@
 //! Kernels in whole models: nodes that call subgraphs or share state, and the interpreter's services for them.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::unwrap_used, clippy::panic)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod control_flow;
 mod hashtable;

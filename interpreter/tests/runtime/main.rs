@@ -1,6 +1,6 @@
 //! The runtime through its public interface.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::unwrap_used, clippy::panic)] // Clippy recognizes only `#[test]` functions as tests.
 
 mod constants;
 mod in_place;

@@ -273,7 +273,7 @@ impl Run<'_> {
         let (limit, unit) = match (case.limit, case.ty) {
             (Limit::Bandwidth, _) => (self.limits.bandwidth, "GB/s"),
             (Limit::Arithmetic, Type::F32) => (self.limits.f32, "GOP/s"),
-            // Arithmetic is in 32 bits whatever the storage.
+            // Arithmetic is in 32 bits regardless of the storage.
             (Limit::Arithmetic, Type::F16) => (self.limits.f32.max(self.limits.f16), "GOP/s"),
             (Limit::Arithmetic, Type::Int8) => (self.limits.int8, "GOP/s"),
         };

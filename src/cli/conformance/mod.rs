@@ -63,11 +63,11 @@ pub(crate) struct Arguments {
     /// Resume an interrupted run with the same report folder
     #[arg(long, requires = "report")]
     resume: bool,
-    /// A file of known failures, and of what must be delegated
+    /// A file of known failures, and of cases that must be delegated
     #[arg(long, value_name = "FILE")]
     expectations: Option<PathBuf>,
-    /// What its arithmetic promises: ieee, or gpu, which may flush denormals and assume that there are neither NaN nor
-    /// infinities [default: gpu for wgpu, gpu-halves for its precision f16, otherwise ieee]
+    /// The guarantees of its arithmetic: ieee, or gpu, which may flush denormals and assume that there are neither NaN
+    /// nor infinities [default: gpu for wgpu, gpu-halves for its precision f16, otherwise ieee]
     #[arg(long, value_enum, value_name = "WHAT")]
     arithmetic: Option<Promise>,
     /// Which cases are also tried on the delegate's contract beyond numbers
@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
     /// Compare two results.json: what fails now, is fixed, is slower; nothing is run
     #[arg(long, num_args = 2, value_names = ["BEFORE", "NOW"])]
     compare: Option<Vec<PathBuf>>,
-    /// Print the matrix of what is supported as Markdown
+    /// Print the support matrix as Markdown
     #[arg(long)]
     markdown: bool,
 }

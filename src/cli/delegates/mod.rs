@@ -104,7 +104,7 @@ impl Choice {
 /// `--policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PolicyChoice {
-    /// Delegate what can be; the rest runs on the CPU
+    /// Delegate all supported nodes; the others run on the CPU
     Prefer,
     /// Fail unless every node is delegated
     Require,
@@ -148,10 +148,10 @@ impl Promise {
 /// Options of the verbs that run a model.
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
-    /// What runs the model: cpu (optimized kernels), reference (plain ones), wgpu[?adapter=NAME&max_gpu_bytes=N&fusion=off] (GPU), or
-    /// plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands for & in a value) or litert:PATH[?KEY=VALUE&…] (a shared
-    /// library with a delegate for LiteRT). May be repeated: delegates choose nodes in this order, and unclaimed nodes run
-    /// on the CPU [default: cpu]
+    /// The backend of the model: cpu (optimized kernels), reference (plain ones),
+    /// wgpu[?adapter=NAME&max_gpu_bytes=N&fusion=off] (GPU), or plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands
+    /// for & in a value) or litert:PATH[?KEY=VALUE&…] (a shared library with a delegate for LiteRT). May be repeated:
+    /// delegates choose nodes in this order, and unclaimed nodes run on the CPU [default: cpu]
     #[arg(long = "delegate", value_name = "D")]
     pub(crate) delegates: Vec<Choice>,
     #[command(flatten)]

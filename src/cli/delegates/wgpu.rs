@@ -51,7 +51,7 @@ impl FromStr for WgpuChoice {
                 }
                 _ => {
                     let all = "`wgpu?adapter=NAME&max_gpu_bytes=N&fusion=on|off&precision=f32|f16|auto`";
-                    return Err(format!("wgpu takes {all}, or some of them"));
+                    return Err(format!("wgpu accepts {all}, or some of them"));
                 }
             }
         }

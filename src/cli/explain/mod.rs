@@ -9,7 +9,7 @@ use super::output::Output;
 
 mod text;
 
-/// Show what runs each node, or the reason why a delegate does not
+/// Show the runner of each node, or the reason why a delegate does not run it
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

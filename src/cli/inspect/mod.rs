@@ -11,7 +11,7 @@ use super::output::Output;
 
 mod text;
 
-/// Show a model's inputs, outputs, ops and sizes, and what is missing to run it
+/// Show a model's inputs, outputs, ops and sizes, and missing requirements
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

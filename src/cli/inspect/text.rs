@@ -85,7 +85,7 @@ impl Runtime {
         let newer = match (self.newer_than_known, resolved) {
             (false, _) => String::new(),
             (true, resolved) => format!(
-                "; that is newer than {}, the newest that this build knows{}",
+                "; that is newer than {}, the newest of this build{}",
                 self.newest_known,
                 if resolved { ", but every op has a kernel and it runs all the same" } else { "" }
             ),

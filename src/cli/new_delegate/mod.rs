@@ -80,9 +80,7 @@ fn checkout(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
         Some(path) => match path.canonicalize() {
             Ok(path) if is_checkout(&path) => Ok(Some(path)),
             _ => Err(Failure::new(Exit::Usage, format!("{}: no checkout of Delegraph", path.display()))
-                .with_help(
-                    "give the folder that holds Delegraph's `core`, `delegate-api` and `conformance`",
-                )),
+                .with_help("pass the folder with Delegraph's `core`, `delegate-api` and `conformance`")),
         },
         None => {
             let here = std::env::current_dir().unwrap_or_default();

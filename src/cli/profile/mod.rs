@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Write the last run as a trace that chrome://tracing and Perfetto show
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Do not measure what the machine can do at most
+    /// Do not measure the limits of the machine
     #[arg(long)]
     no_peak: bool,
     /// Show all nodes and kernels, not only those that take longest

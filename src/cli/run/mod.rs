@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Records that run at the same time, each on `--threads` [default: one per core]
     #[arg(long, value_name = "N", requires = "records", help_heading = "Batches", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Continue an interrupted batch: what has outputs stays, what failed runs again
+    /// Continue an interrupted batch: records with outputs are kept, failed ones run again
     #[arg(long, requires = "records", help_heading = "Batches")]
     resume: bool,
 }
@@ -187,7 +187,7 @@ impl OutputLine {
     }
 }
 
-/// A number in few characters: integers as they are, others with five significant digits.
+/// A number in few characters: integers unchanged, others with five significant digits.
 fn short(v: f64) -> String {
     if v.fract() == 0.0 && v.abs() < 1e15 {
         format!("{v}")

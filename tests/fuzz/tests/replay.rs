@@ -1,11 +1,11 @@
-//! The inputs that once were findings, and a few mutants, without a fuzzer.
+//! Runs the inputs of earlier findings and a few mutants without a fuzzer.
 
 use std::path::Path;
 
 use delegraph_fuzz::mutate::{Dice, damaged, mutant};
 use delegraph_fuzz::{TARGETS, seeds};
 
-/// Every file of `fuzz/corpus/TARGET/` through the target.
+/// Runs the target on every file of `fuzz/corpus/TARGET/`.
 #[test]
 fn findings_stay_fixed() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
@@ -25,7 +25,7 @@ fn findings_stay_fixed() {
     }
 }
 
-/// A few mutants of a few cases, so that mutations and targets stay in working order.
+/// A few mutants of a few cases, so that mutations and targets keep working.
 #[test]
 fn mutants_run() {
     let cases = seeds::cases();
@@ -43,7 +43,7 @@ fn mutants_run() {
     assert!((count as usize / 10..count as usize).contains(&valid), "{valid} of {count} mutants are valid");
 }
 
-/// Scripts of the other side of an interface, options and shaders, of random bytes.
+/// Scripts, options and shaders of random bytes.
 #[test]
 fn random_bytes_run() {
     let seed = "@group(0) @binding(0) var<storage, read_write> y: array<f32>; \

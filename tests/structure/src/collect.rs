@@ -1,4 +1,4 @@
-//! What one file defines, imports and mentions.
+//! The definitions, imports and mentioned paths of one file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 
 use crate::path::ModulePath;
 
-/// The names of one module: a file, or a `mod x { … }` inside of it.
+/// The names of one module: a file, or a `mod x { … }` in it.
 #[derive(Default)]
 pub(crate) struct Scope {
-    /// Items that are defined here, macros included.
+    /// Items that are defined here, including macros.
     pub(crate) items: BTreeSet<String>,
-    /// Names that `use` binds, with the path of each.
+    /// Names that `use` binds, with their paths.
     pub(crate) names: BTreeMap<String, Vec<String>>,
     /// Paths of `use path::*`.
     pub(crate) globs: Vec<Vec<String>>,
-    /// Paths that `use`, types, expressions, patterns and macros mention, with their lines. Those of macro calls end with
-    /// `!`.
+    /// Paths that `use`, types, expressions, patterns and macros mention, with their lines. Paths of macro calls end
+    /// with `!`.
     pub(crate) mentions: Vec<(Vec<String>, usize)>,
 }
 
@@ -75,7 +75,7 @@ impl Collector {
     }
 
     fn bind(&mut self, name: Option<String>, path: Vec<String>, line: usize) {
-        // `pub use x::x` would otherwise hide the module behind its own name.
+        // Otherwise `pub use x::x` would shadow the module of the same name.
         if let Some(name) = name.filter(|name| path.len() > 1 || path.first() != Some(name)) {
             self.scope().names.entry(name).or_insert_with(|| path.clone());
         }

@@ -1,4 +1,4 @@
-//! Circles of imports among the children of a folder.
+//! Cycles of imports among the children of a folder.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use crate::modules::{Import, Modules};
 use crate::path::ModulePath;
 
-/// Files and folders of one folder that import each other in a circle.
+/// Files and folders of one folder that import each other in a cycle.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cycle {
     /// The folder.
     pub folder: ModulePath,
-    /// The children on the circle, each of which imports the next one, and the last one the first.
+    /// The children on the cycle. Each imports the next, and the last imports the first.
     pub children: Vec<String>,
-    /// Where each of them does.
+    /// The place of each of these imports.
     pub places: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Cycle {
     }
 }
 
-/// By importing child and imported child, the first place of the import.
+/// The first place of each import, by importing child and imported child.
 type Edges<'a> = BTreeMap<&'a str, BTreeMap<&'a str, &'a str>>;
 
 /// The imports among the children of `folder`.
@@ -43,7 +43,7 @@ pub(crate) fn edges<'a>(imports: &'a BTreeSet<Import>, folder: &ModulePath) -> E
     edges
 }
 
-/// For every folder, the shortest circles of imports among its children, each once.
+/// Returns the shortest cycles of imports among the children of every folder, each once.
 pub fn cycles(modules: &Modules) -> BTreeSet<Cycle> {
     let imports = modules.imports();
     let mut found = BTreeMap::new();
@@ -65,7 +65,7 @@ pub fn cycles(modules: &Modules) -> BTreeSet<Cycle> {
     found.into_values().collect()
 }
 
-/// The shortest circle through `start`.
+/// The shortest cycle through `start`.
 fn circle<'a>(edges: &Edges<'a>, start: &'a str) -> Option<Vec<&'a str>> {
     let mut reached_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut waiting = VecDeque::from([start]);

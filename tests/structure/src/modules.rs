@@ -22,13 +22,13 @@ pub struct Import {
 #[derive(Default)]
 pub struct Modules {
     scopes: BTreeMap<ModulePath, Scope>,
-    /// Modules with a file of their own, and the file.
+    /// Modules that are files, with their files.
     files: BTreeMap<ModulePath, String>,
     macros: BTreeMap<String, ModulePath>,
     test_only: BTreeSet<ModulePath>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 struct Target {
     module: ModulePath,
     /// The module itself, not one of its items.
@@ -50,7 +50,8 @@ impl Modules {
         Modules::parse(&files)
     }
 
-    /// Parses sources by their paths. Files that no `mod x;` declares are declared by a macro, and taken by their place.
+    /// Parses sources by their paths. Files that no `mod x;` declares are declared by a macro; their paths determine
+    /// their modules.
     ///
     /// # Errors
     /// A file is not Rust.
@@ -60,7 +61,7 @@ impl Modules {
             sources.keys().map(|file| (ModulePath::of_file(file), file)).collect();
         let mut left: BTreeSet<&String> = sources.keys().collect();
         let mut files: Vec<&String> = sources.keys().collect();
-        // Parents come before what they declare.
+        // Parents come before their children.
         files.sort_by_key(|file| ModulePath::of_file(file).0.len());
         for file in files {
             let mut waiting = vec![(file, ModulePath::of_file(file))];
@@ -146,7 +147,7 @@ impl Modules {
         imports
     }
 
-    /// The innermost module with a file of its own that holds this one.
+    /// The innermost enclosing module that is a file.
     fn file_of(&self, module: &ModulePath) -> ModulePath {
         let mut at = module.clone();
         while !at.0.is_empty() && !self.files.contains_key(&at) {
@@ -155,8 +156,8 @@ impl Modules {
         at
     }
 
-    /// What a path in a module leads to; `None` outside of the crate. A name that its module does not define, as far as
-    /// its text shows, is taken as an item of that module.
+    /// The target of a path in a module; `None` outside of the crate. A name without a visible definition in its module
+    /// counts as an item of that module.
     fn resolve(
         &self,
         scope: &ModulePath,
@@ -189,7 +190,7 @@ impl Modules {
         Some(Target { module: at, is_module: true })
     }
 
-    /// What a name means in a module.
+    /// The meaning of a name in a module.
     fn lookup(
         &self,
         at: &ModulePath,
@@ -215,7 +216,7 @@ impl Modules {
             let target = self.resolve(at, path, &mut seen.clone())?;
             if target.is_module { self.lookup(&target.module, name, seen) } else { None }
         });
-        // A macro is in scope by its place in the text, or exported at the root.
+        // The scope of a macro follows from its place in the text, or it is exported at the root.
         let defined = || {
             let module = self.macros.get(name).filter(|_| is_macro || at.0.is_empty())?;
             Some(Target { module: module.clone(), is_module: false })

@@ -4,8 +4,8 @@ use crate::graph::edges;
 use crate::modules::Modules;
 use crate::path::ModulePath;
 
-/// A row of a table: the children of a folder, low to high. A child imports only children to its left. `*` stands for all
-/// files that are not listed; they may import each other, but not in a circle.
+/// A row of a table: the children of a folder, low to high. A child imports only children to its left. `*` stands for
+/// all files that are not listed; they may import each other, but not in a cycle.
 pub struct Order {
     folder: ModulePath,
     listed: Vec<String>,
@@ -17,8 +17,8 @@ impl Order {
         Order { folder, listed }
     }
 
-    /// What differs between the order and the modules: children that are not listed or do not exist, and imports of a
-    /// child further right.
+    /// The differences between the order and the modules: children that are not listed or do not exist, and imports of
+    /// a child further right.
     pub fn violations(&self, modules: &Modules) -> Vec<String> {
         let folder = &self.folder;
         let children = modules.children(folder);

@@ -9,9 +9,9 @@ use toml::{Table, Value};
 pub struct Package {
     /// Its name.
     pub name: String,
-    /// Packages that it depends on, optional ones and those of one platform included, without those of tests alone.
+    /// Its dependencies, including optional and platform-specific ones, without dev-dependencies.
     pub dependencies: BTreeSet<String>,
-    /// Whether it is meant for a registry.
+    /// Whether it can be published to a registry.
     pub published: bool,
 }
 
@@ -43,8 +43,8 @@ fn dependencies_of(table: &Table) -> BTreeSet<String> {
         .collect()
 }
 
-/// Compares the packages of a workspace with the rows of a table: package, and the packages that it depends on, low to
-/// high. Unpublished packages (examples, tools) need no row; no other package depends on them.
+/// Compares the packages of a workspace with the rows of a table: package and dependencies, low to high. Unpublished
+/// packages (examples, tools) need no row; no other package depends on them.
 pub fn check_packages(packages: &[Package], table: &[(String, BTreeSet<String>)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let members: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();

@@ -1,6 +1,6 @@
 //! Tables of Markdown pages.
 
-/// The rows below a header, as the texts of their cells without backticks. The header is the text of its line.
+/// The rows below a header, as the texts of their cells without backticks. The header is given as its line.
 ///
 /// # Errors
 /// The page has no such header, or the table has no rows.

@@ -1,6 +1,6 @@
-//! The structure of this workspace is the one that ARCHITECTURE.md states.
+//! Checks that the workspace has the structure in ARCHITECTURE.md.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // Clippy knows only `#[test]` functions as tests.
+#![allow(clippy::unwrap_used, clippy::panic)] // Clippy recognizes only `#[test]` functions as tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use delegraph_structure::{
     ModulePath, Modules, Order, Package, check_packages, cycles, functions, rows, rust_files,
 };
 
-/// Functions have fewer lines than this, from `fn` to the closing brace.
+/// The exclusive limit of lines of a function, from `fn` to the closing brace.
 const MAX_LINES: usize = 110;
 
 fn root() -> PathBuf {
@@ -21,7 +21,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
 }
 
-/// The rows of a table of ARCHITECTURE.md: a folder, and the names in another column.
+/// The rows of a table of ARCHITECTURE.md: a folder, and the names in another column of the table.
 fn table(header: &str, column: usize) -> Vec<(String, Vec<String>)> {
     let rows = rows(&read("ARCHITECTURE.md"), header).unwrap();
     let names = |cell: &str| cell.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -36,8 +36,8 @@ fn crates() -> Vec<String> {
     members.chain([String::new()]).collect()
 }
 
-/// Crates by the names of ARCHITECTURE.md, with the folders of their sources. The facade is `src`, and examples of several
-/// files have no `src`.
+/// Crates by their names in ARCHITECTURE.md, with the folders of their sources. The facade is `src`, and examples of
+/// several files have no `src`.
 fn sources() -> BTreeMap<String, PathBuf> {
     let named = |folder: String| if folder.is_empty() { "src".to_owned() } else { folder };
     let mut sources: BTreeMap<String, PathBuf> =

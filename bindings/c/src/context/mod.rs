@@ -288,7 +288,7 @@ impl Context {
             return Err(Error::State("nodes can be replaced while a delegate is being prepared only".into()));
         };
         if delegate != delegating.delegate {
-            return Err(Error::InvalidInput("the delegate is not the one that is being prepared".into()));
+            return Err(Error::InvalidInput("another delegate is being prepared".into()));
         }
         let index = |&node: &c_int| usize::try_from(node).ok().filter(|node| *node < count);
         let nodes: Option<Vec<usize>> = nodes.iter().map(index).collect();

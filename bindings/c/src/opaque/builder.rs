@@ -109,7 +109,7 @@ fn check(added: &Added) -> Result<()> {
     match added.allocation_type {
         allocation::DYNAMIC if added.data.is_null() => wrong("a dynamic tensor needs data".into()),
         allocation::ARENA_RW | allocation::ARENA_RW_PERSISTENT if !added.data.is_null() => {
-            wrong("a tensor of the arena cannot have data of its own".into())
+            wrong("a tensor of the arena cannot have its own data".into())
         }
         allocation::DYNAMIC | allocation::ARENA_RW | allocation::ARENA_RW_PERSISTENT => Ok(()),
         other => wrong(format!(

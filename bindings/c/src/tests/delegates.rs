@@ -44,7 +44,7 @@ unsafe extern "C" fn prepare(
         assert_eq!(TfLiteOpaqueContextGetNodeAndRegistration(context, 0, &raw mut node, &raw mut of), OK);
         assert_eq!((TfLiteOperatorGetBuiltInCode(of), TfLiteOperatorGetVersion(of)), (0, 1), "ADD");
         assert_eq!(TfLiteOpaqueNodeNumberOfInputs(node), 2);
-        // `TfLiteAddParams` begins with the activation, of which the model has none.
+        // `TfLiteAddParams` begins with the activation; the model has none.
         assert_eq!(TfLiteOpaqueNodeGetBuiltinData(node).cast::<c_int>().as_ref(), Some(&0));
         let mut other = std::ptr::null_mut();
         assert_eq!(TfLiteOpaqueContextAcquireSubgraphContext(context, 0, &raw mut other), OK);

@@ -90,7 +90,7 @@ impl Delegate for ExternalDelegate {
             left.remove(node);
         }
         for node in left {
-            let reason = "the delegate did not take it, and its interface gives no reasons";
+            let reason = "the delegate did not claim it; its interface has no reasons";
             cx.reject(node, Rejection::Other(reason.into()));
         }
         for claim in claims {

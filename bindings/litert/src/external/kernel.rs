@@ -191,7 +191,7 @@ impl ExternalKernel {
             if !matches!(found, allocation::ARENA_RW | allocation::ARENA_RW_PERSISTENT | allocation::DYNAMIC)
             {
                 let text = format!(
-                    "output {name} has the allocation type {found}; those of the arena and dynamic ones are supported"
+                    "output {name} has the allocation type {found}; supported are the arena and dynamic types"
                 );
                 return Err(Error::State(text));
             }

@@ -56,7 +56,7 @@ impl ExternalLibrary {
             // SAFETY: the address is not called.
             let own = unsafe { library.get::<*const u8>(b"delegraph_delegate_plugin") }.is_ok();
             let cure = if own {
-                "it is a delegate plugin of Delegraph: `plugin:PATH` takes it"
+                "it is a delegate plugin of Delegraph: load it with `plugin:PATH`"
             } else {
                 "it is not a delegate for LiteRT"
             };

@@ -1,4 +1,4 @@
-//! A runtime for tests, as a delegate sees it, with two ops that it runs itself.
+//! A runtime for tests of delegates, with two ops that it runs itself.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -7,7 +7,7 @@ use delegraph_core::BuiltinOp;
 use crate::abi::{self, Status, allocation};
 use crate::raw::List;
 
-/// Types as the C interface numbers them.
+/// Types with their numbers in the C interface.
 pub(super) const F32: c_int = 1;
 pub(super) const I32: c_int = 2;
 pub(super) const I64: c_int = 4;
@@ -45,7 +45,7 @@ impl Partition {
 #[derive(Default)]
 pub(super) struct Tensor {
     dims: Option<List>,
-    /// With room in front, so that tensors can be made to start anywhere.
+    /// With space in front, so that tensors can have any alignment.
     memory: Vec<u64>,
     _name: CString,
 }
@@ -73,7 +73,7 @@ impl Host {
             tensors: std::ptr::null_mut(),
             impl_: std::ptr::null_mut(),
             resize_tensor: Some(resize_tensor),
-            // SAFETY: only ever called with a format and one text, which both conventions pass alike.
+            // SAFETY: only called with a format and one text, which both calling conventions pass in the same way.
             report_error: Some(unsafe {
                 std::mem::transmute::<
                     unsafe extern "C" fn(*mut abi::Context, *const c_char, *const c_char),
@@ -106,7 +106,7 @@ impl Host {
         })
     }
 
-    /// A tensor; a constant where it has data.
+    /// A tensor; a constant if it has data.
     pub(super) fn tensor(&mut self, ty: c_int, dims: &[c_int], data: Option<&[u8]>) -> c_int {
         let index = self.raw_tensors.len();
         let name = CString::new(format!("t{index}")).unwrap();
@@ -145,7 +145,7 @@ impl Host {
         self.tensor(F32, dims, Some(&bytes))
     }
 
-    /// A node of a builtin op; one of the custom op "twice" where `op` is CUSTOM.
+    /// A node of a builtin op; a node of the custom op "twice" if `op` is CUSTOM.
     pub(super) fn node(
         &mut self,
         op: BuiltinOp,
@@ -204,7 +204,7 @@ impl Host {
         &mut self.nodes[node].params
     }
 
-    /// Applies a delegate; the plan is as before where that fails.
+    /// Applies a delegate; the plan is unchanged if that fails.
     pub(super) fn apply(&mut self, delegate: *mut abi::Delegate) -> Status {
         let (before, context) = (self.plan.clone(), self.context());
         // SAFETY: both are valid.
@@ -227,7 +227,7 @@ impl Host {
     }
 
     pub(super) fn dims(&self, tensor: c_int) -> Vec<c_int> {
-        // SAFETY: a list of ours.
+        // SAFETY: a list of this host.
         unsafe { crate::raw::ints(self.raw_tensors[tensor as usize].dims, "dims") }.unwrap().to_vec()
     }
 
@@ -287,11 +287,11 @@ impl Host {
         abi::OK
     }
 
-    /// Partitions like the runtimes: takes ready nodes of one side until only nodes of the other are ready.
+    /// Forms partitions like the runtimes: takes ready nodes of one side until only nodes of the other are ready.
     fn subsets(&self, claimed: &[c_int]) -> Vec<(bool, Vec<c_int>)> {
         let lists = |n: c_int| {
             let node = &self.nodes[n as usize];
-            // SAFETY: lists of ours.
+            // SAFETY: lists of this host.
             unsafe { [&node.raw.inputs, &node.raw.outputs].map(|l| crate::raw::ints(*l, "list").unwrap()) }
         };
         let mut waiting = self.plan.clone();
@@ -314,7 +314,7 @@ impl Host {
 
     /// The lists of a subset: nodes, inputs, outputs.
     fn describe(&self, nodes: &[c_int]) -> [List; 3] {
-        // SAFETY: lists of ours.
+        // SAFETY: lists of this host.
         let list = |l: *mut abi::IntArray| unsafe { crate::raw::ints(l, "list") }.unwrap().to_vec();
         let io =
             |n: c_int| (list(self.nodes[n as usize].raw.inputs), list(self.nodes[n as usize].raw.outputs));
@@ -335,7 +335,7 @@ impl Host {
 
 impl Node {
     pub(super) fn set_input(&mut self, i: usize, tensor: c_int) {
-        // SAFETY: a list of ours.
+        // SAFETY: a list of this host.
         let mut inputs = unsafe { crate::raw::ints(self.raw.inputs, "inputs") }.unwrap().to_vec();
         inputs[i] = tensor;
         self.lists[0] = List::new(&inputs).unwrap();
@@ -348,7 +348,7 @@ impl Drop for Host {
         let context = self.context();
         for node in &self.nodes {
             if let (Some(free), Some(_)) = (node.registration.free, &node.partition) {
-                // SAFETY: what its `init` returned.
+                // SAFETY: the result of its `init`.
                 unsafe { free(context, node.raw.user_data) };
             }
         }
@@ -416,7 +416,7 @@ unsafe extern "C" fn replace(
         let host = host(context);
         let claimed = crate::raw::ints(nodes, "nodes").unwrap();
         let mut plan = Vec::new();
-        // Others may get in between.
+        // Other threads may interleave.
         std::thread::yield_now();
         for (kind, nodes) in host.subsets(claimed) {
             if !kind {

@@ -1,4 +1,4 @@
-//! A delegate in a runtime's hands.
+//! Tests of a delegate in a runtime.
 
 mod host;
 
@@ -36,14 +36,14 @@ struct Log {
     options: Mutex<Vec<u8>>,
 }
 
-/// Adds, takes twice, and knows what DEQUANTIZE of constants is.
+/// Runs ADD, "twice", and DEQUANTIZE of constants.
 #[derive(Clone)]
 struct Adder {
     versions: VersionTable,
     log: Arc<Log>,
     /// The failing call, and whether it panics.
     fails: Option<(Hook, bool)>,
-    /// Every node is a claim of its own.
+    /// Every node is a separate claim.
     singly: bool,
 }
 
@@ -165,7 +165,7 @@ impl Kernel for Sum {
 
 impl DelegateKernel for Sum {}
 
-/// A delegate as a runtime has it.
+/// A delegate as held by a runtime.
 struct Handle(*mut abi::Delegate);
 
 impl Handle {
@@ -232,7 +232,7 @@ fn a_graph_is_claimed_and_runs() {
         for _ in 0..2 {
             assert_eq!(run(&mut host, x, z), CHAIN);
         }
-        // Constants were read where the host has them.
+        // Constants were read in the host's memory.
         let seen = std::mem::take(&mut *adder.log.constants.lock().unwrap());
         assert_eq!(seen, [1, 3].map(|t| host.raw_tensors[t].data.addr()));
     }
@@ -263,7 +263,7 @@ fn interpreters_on_several_threads_share_a_delegate() {
             scope.spawn(move || {
                 barrier.wait();
                 for _ in 0..100 {
-                    // One thread must not get what was made for another.
+                    // A thread must not get kernels created for another.
                     let own = [thread as f32];
                     let mut host = Host::new();
                     let (x, c) = (host.tensor(F32, &[1], None), host.floats(&[1], &own));
@@ -324,7 +324,7 @@ fn optional_inputs_and_custom_ops_are_claimed() {
 
 #[test]
 fn half_constants_are_folded() {
-    // The second reader of the weights is above the delegate's version in one case: then the runtime expands them, too.
+    // The second reader of the weights is above the delegate's version in one case: then the runtime also expands them.
     for (version, plan) in [(1, 1), (9, 3)] {
         let (mut host, adder) = (Host::new(), Adder::new());
         let half = [0x00_u8, 0x3c, 0x00, 0x40];
@@ -368,7 +368,7 @@ fn kernels_are_created_again_for_new_shapes() {
     assert_eq!(host.dims(z), [3, 2, 2]);
     assert_eq!(run(&mut host, x, z), [CHAIN; 3].concat());
     assert_eq!(adder.log.kernels.load(Ordering::Relaxed), 2);
-    // A shape that the op does not take.
+    // A shape that the op does not support.
     host.resize(x, &[5]);
     assert_eq!(host.allocate(), abi::ERROR);
     assert!(host.errors[0].contains("cannot be delegated with the new shapes"), "{:?}", host.errors);

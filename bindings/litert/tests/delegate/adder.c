@@ -1,6 +1,6 @@
-// A delegate for LiteRT's interpreter that runs ADD without an activation on tensors of one shape, of float or int64. The
-// option `as` chooses how: as a delegate should, with temporaries or buffers for example, or in one of the ways in which it
-// should not. The option `log` names a file that gets a line for each kernel that is made, run and freed.
+// A delegate for LiteRT's interpreter that runs ADD without an activation on tensors of one shape, of float or int64.
+// The option `as` selects the behaviour: a correct one, with temporaries or buffers for example, or one of several
+// faulty ones. The option `log` names a file with a line for each kernel that is created, run and freed.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +140,7 @@ static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
   return kTfLiteOk;
 }
 
-// The value of a tensor: what an earlier node of the partition computed, or the memory of the context.
+// The value of a tensor: the result of an earlier node of the partition, or the memory of the context.
 static const void* value(const TfLiteContext* context, const Kernel* kernel, int node, int tensor, size_t* bytes) {
   for (int n = 0; n < node; ++n) {
     if (kernel->nodes[n].out == tensor) {
@@ -173,7 +173,7 @@ static TfLiteStatus compute(const TfLiteContext* context, Kernel* kernel, int n)
   return kTfLiteOk;
 }
 
-// Stores what a node computed in an output of the partition.
+// Stores the result of a node in an output of the partition.
 static TfLiteStatus deliver(TfLiteContext* context, Kernel* kernel, int n) {
   const Adder* adder = kernel->adder;
   TfLiteTensor* to = &context->tensors[kernel->nodes[n].out];

@@ -42,7 +42,7 @@ __all__ = [
     "uninstall",
 ]
 
-# Imported at their first use, so that importing the package takes hardly longer than importing NumPy.
+# Imported on first use, so that importing the package takes hardly longer than importing NumPy.
 _MODULES = {
     "compat": ("install", "uninstall"),
     "functions": ("CommandError", "bench", "conformance", "diff", "explain", "fuse", "inspect", "profile"),

@@ -25,7 +25,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             return run_program(*program)
     from . import _native
 
-    # Python would note an interrupt and continue.
+    # Python would record an interrupt and continue.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.command(["delegraph", *given], [sys.executable, "-m", "delegraph"])
 
@@ -49,7 +49,7 @@ def run_program(target: list[str], delegate: Optional[str]) -> int:
 
 
 def _program(arguments: list[str]) -> Optional[tuple[list[str], Optional[str]]]:
-    """Returns the Python program of the arguments of `run`, and the delegate; `None` if they are about a model."""
+    """Returns the Python program of the arguments of `run`, and the delegate; `None` if they name a model."""
     delegate = None
     rest = list(arguments)
     while rest:

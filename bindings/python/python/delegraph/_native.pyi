@@ -1,4 +1,4 @@
-"""The native module: what the package builds on. Programs import `delegraph`."""
+"""The native module, on which the package is built. Programs import `delegraph`."""
 
 import os
 from typing import Any, Callable, Optional, Sequence

@@ -1,4 +1,4 @@
-"""Batches of records through a model, where a record that fails is a row with an error."""
+"""Runs batches of records through a model. A record that fails is a row with an error."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class BatchPredictor:
         to columns.
       output: the column of the result; for several outputs, `output_0`, `output_1`, … in the model's order.
       error: the column with the message of a row that failed; `None` in rows that did not.
-      read: makes the input of a value of the column, such as an array of a file's path. Its exceptions are errors of the row.
+      read: converts a value of the column to the input, such as a file's path to an array. Its exceptions are errors of
+        the row.
       keep: whether the other columns are part of the result.
       **options: arguments of `Interpreter`, such as `delegate="wgpu"` and `num_threads`.
 
-    A row that fails has NaN, or 0 where the output is not float, in the columns of outputs. Rows keep their order and count.
+    A row that fails has NaN (0 if the output is not float) in the columns of outputs. Rows keep their order and count.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class BatchPredictor:
         return [batch[name] for name in names]
 
     def _row(self, value: Any, detail: Mapping[str, Any]) -> NDArray[Any]:
-        """Returns one record as the input takes it, without the batch."""
+        """Returns one record in the form of the input, without the batch."""
         array = np.asarray(self._read(value) if self._read else value)
         if array.dtype == object:
             array = np.stack([np.asarray(part) for part in array])

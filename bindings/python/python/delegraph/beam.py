@@ -22,7 +22,7 @@ class ModelHandler(base.ModelHandler):  # type: ignore[misc]
 
     Args:
       model: a path, or the bytes of a file.
-      batch_size: elements of a batch: at least and at most.
+      batch_size: the minimum and maximum number of elements of a batch.
       **options: arguments of `delegraph.batches.BatchPredictor` and of `Interpreter`.
 
     The inference of an element that fails is a dictionary with the key `error`.

@@ -1,4 +1,4 @@
-"""Other packages' names for this one: programs that import an interpreter of LiteRT find this package."""
+"""Aliases of this package: programs that import an interpreter of LiteRT get this package."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import types
 from typing import Any, Optional, Sequence
 
 PACKAGES = ("tflite_runtime", "ai_edge_litert")
-"""Packages whose interpreter is replaced. Where one is installed, the rest of it stays as it is."""
+"""Packages whose interpreter is replaced. The rest of an installed package is unchanged."""
 
 
 def install(tensorflow: bool = True) -> None:
     """Lets `tflite_runtime.interpreter`, `ai_edge_litert.interpreter` and `tensorflow.lite` resolve to this package.
 
     Call it before the program imports one of them, or run the program with `python -m delegraph run`. A package that is
-    imported already is replaced in `sys.modules`, but names that were taken from it stay.
+    imported already is replaced in `sys.modules`, but names imported from it stay.
 
     Args:
-      tensorflow: whether `tensorflow.lite.Interpreter` is replaced. Where TensorFlow is installed, the rest of it stays
-        as it is; where it is not, `tensorflow` has nothing but `lite`.
+      tensorflow: whether `tensorflow.lite.Interpreter` is replaced. If TensorFlow is installed, the rest of it is
+        unchanged; otherwise `tensorflow` contains only `lite`.
     """
     from . import interpreter, metrics_portable
 
@@ -39,7 +39,7 @@ def install(tensorflow: bool = True) -> None:
 
 
 def _installed(name: str) -> list[str]:
-    """Returns the folders of an installed package, in which its other modules are found."""
+    """Returns the folders of an installed package, which contain its other modules."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         return list(getattr(loaded, "__path__", ()))
@@ -58,7 +58,7 @@ def uninstall() -> None:
 
 
 def lite_module() -> types.ModuleType:
-    """Returns a module with the names of `tensorflow.lite` that concern interpreters."""
+    """Returns a module with the names of `tensorflow.lite` for interpreters."""
     from . import interpreter
 
     lite = types.ModuleType("tensorflow.lite", "tensorflow.lite, as delegraph provides it")

@@ -15,7 +15,7 @@ object with the methods `supports` and `compile`."""
 
 
 class Delegate:
-    """A delegate that runs nodes of a model in the place of the CPU.
+    """A delegate that runs nodes of a model instead of the CPU.
 
     Args:
       library: the path of a shared library with a delegate of Delegraph or of LiteRT; `"wgpu"`, the GPU; `"plugin:PATH"` or
@@ -105,7 +105,7 @@ def _split(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _is_external(path: str) -> bool:
-    """Whether a library has a delegate for LiteRT's interpreter, and none of Delegraph."""
+    """Whether a library has a delegate for LiteRT's interpreter and no Delegraph delegate."""
     try:
         with open(path, "rb") as file:
             data = file.read()

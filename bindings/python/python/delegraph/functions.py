@@ -1,6 +1,6 @@
 """The verbs of the command as functions that return plain objects.
 
-Each runs the command in a process of its own, so that neither a driver nor a library can end the program, and returns its
+Each runs the command in a separate process, so that neither a driver nor a library can end the program, and returns its
 JSON document: dictionaries, lists, strings, numbers. Keyword arguments are the command's options: `threads=2` is
 `--threads 2`, `per_node=True` is `--per-node`, a list repeats an option.
 """
@@ -16,7 +16,7 @@ Model = Union[str, "os.PathLike[str]", bytes]
 
 
 class CommandError(RuntimeError):
-    """The command failed. `exit_code` is 1 for a failure, 2 for usage, 3 for what is not supported, 4 for invalid files;
+    """The command failed. `exit_code` is 1 for a failure, 2 for usage, 3 for unsupported features, 4 for invalid files;
     `error` is its JSON document."""
 
     def __init__(self, message: str, exit_code: int, error: Any) -> None:
@@ -26,7 +26,7 @@ class CommandError(RuntimeError):
 
 
 def explain(model: Model, delegate: Union[str, Sequence[str]] = "wgpu", **options: Any) -> dict[str, Any]:
-    """Returns, for every node, what runs it or why the delegate does not, and what to change first."""
+    """Returns, for every node, its runner or the reason of the delegate, and what to change first."""
     return _document("explain", model, delegate=delegate, **options)
 
 
@@ -51,7 +51,7 @@ def inspect(model: Model, **options: Any) -> dict[str, Any]:
 
 
 def fuse(model: Model, output: Union[str, "os.PathLike[str]"], **options: Any) -> dict[str, Any]:
-    """Fuses nodes of a model, and writes it to the file `output`. Returns what was rewritten."""
+    """Fuses nodes of a model, and writes it to the file `output`. Returns the rewritings."""
     return _document("fuse", model, output=os.fspath(output), **options)
 
 

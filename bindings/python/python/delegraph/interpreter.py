@@ -1,4 +1,4 @@
-"""The interpreter, with the interface of `ai_edge_litert.interpreter` 2.3.0 and what Delegraph adds to it."""
+"""The interpreter, with the interface of `ai_edge_litert.interpreter` 2.3.0 and Delegraph's additions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from . import _native, metrics_portable as metrics
 from .delegates import Delegate, DelegateLike, load_delegate, opened
 
-# Importing the package takes hardly longer than importing NumPy: what only types or a few calls need is imported there.
+# Importing the package takes hardly longer than importing NumPy: imports for types or for a few calls are local.
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):
 
 @enum.unique
 class OpResolverType(enum.Enum):
-    """The kernels of an interpreter. All but `BUILTIN_REF`, the plain kernels, are the optimized ones."""
+    """The kernels of an interpreter. `BUILTIN_REF` selects the reference kernels, all others the optimized ones."""
 
     AUTO = 0
     BUILTIN = 1
@@ -43,14 +43,14 @@ class OpResolverType(enum.Enum):
 
 
 def _get_op_resolver_id(op_resolver_type: OpResolverType = OpResolverType.AUTO) -> Optional[int]:
-    """Returns the number of a resolver in LiteRT, `None` for what is not a resolver type."""
+    """Returns the number of a resolver in LiteRT, `None` for a value that is not a resolver type."""
     return {"AUTO": 1, "BUILTIN": 1, "BUILTIN_REF": 2, "BUILTIN_WITHOUT_DEFAULT_DELEGATES": 3}.get(
         op_resolver_type.name if _is_resolver_type(op_resolver_type) else ""
     )
 
 
 class SignatureRunner:
-    """Runs a signature of a model, by the names of its inputs and outputs. Made by `Interpreter.get_signature_runner`."""
+    """Runs a signature of a model, by names of inputs and outputs. Made by `Interpreter.get_signature_runner`."""
 
     def __init__(self, interpreter: Optional["Interpreter"] = None, signature_key: Optional[str] = None) -> None:
         if not interpreter:
@@ -121,17 +121,17 @@ class Interpreter(_native.Interpreter):
       model_content: the model's bytes, in place of `model_path`.
       experimental_delegates: as `delegates`.
       num_threads: threads of CPU kernels, 1 by default.
-      experimental_op_resolver_type: `OpResolverType.BUILTIN_REF` selects the plain kernels.
+      experimental_op_resolver_type: `OpResolverType.BUILTIN_REF` selects the reference kernels.
       experimental_preserve_all_tensors: keep every tensor until the end of `invoke`.
       delegate: a delegate, such as `"wgpu"`. The environment variable `DELEGRAPH_DELEGATE` names one for interpreters
-        without.
+        without a delegate.
       delegates: delegates, in the order in which they claim nodes.
       policy: `prefer`; `require`, which makes nodes on the CPU an error; `report`, which only reports claims.
       custom_ops: kernels of custom ops: classes by the names of ops. A class is created per node with the node's options;
-        `prepare(shapes)` returns the shape of each output, or `None` where it depends on data, and `invoke(*arrays)` returns
+        `prepare(shapes)` returns the shape of each output, or `None` if it depends on data, and `invoke(*arrays)` returns
         the arrays of the outputs.
       ops: libraries of kernels for custom ops: `plugin:PATH`.
-      max_memory: bytes that the model may use beside its file; by default three quarters of the machine's memory.
+      max_memory: bytes that the model may use in addition to its file; by default three quarters of the machine's memory.
       timeout: seconds that each call may take; without a limit by default. A model that exceeds a limit is a RuntimeError
         of the call.
 
@@ -292,7 +292,7 @@ class Interpreter(_native.Interpreter):
         raise NotImplementedError("there is no tflite::Interpreter: Delegraph runs the model")
 
     def report(self) -> Report:
-        """Prepares the model, and returns what runs each node, or why a delegate does not."""
+        """Prepares the model, and returns the runner of each node, or the reason of a delegate."""
         from .report import Report
 
         return Report._of(self._report())
@@ -318,9 +318,9 @@ class Interpreter(_native.Interpreter):
     def predict(self, inputs: Union[ArrayLike, Sequence[ArrayLike], Mapping[str, ArrayLike]]) -> Any:
         """Runs the model on a batch: any number of examples along the first dimension of each input.
 
-        Inputs are resized to the batch where the model allows that. Where it does not, the batch is run in pieces of the
-        model's own size, the last one filled up with zeros. Elements are converted to the inputs' dtypes where NumPy does
-        so without a change of kind.
+        Inputs are resized to the batch if the model allows it. Otherwise the batch is run in pieces of the model's own
+        size, the last one padded with zeros. Elements are converted to the inputs' dtypes if NumPy does so without a
+        change of kind.
 
         Args:
           inputs: an array for the only input; a list of arrays in the model's order; or a dictionary by names of the
@@ -461,7 +461,7 @@ def register_custom_ops(name: str, function: Registerer) -> None:
 
 
 def _is_resolver_type(value: Any) -> bool:
-    """Whether it is a resolver type, of this module or of one of LiteRT's."""
+    """Whether it is a resolver type of this module or of LiteRT."""
     return isinstance(value, enum.Enum) and value.name in OpResolverType.__members__
 
 

@@ -23,8 +23,8 @@ __all__ = ["Predictor"]
 
 
 class Predictor(BatchPredictor):
-    """As `delegraph.batches.BatchPredictor`; the model may also be a reference to an object of Ray, which every worker of a
-    machine reads from one place in memory."""
+    """As `delegraph.batches.BatchPredictor`; the model may also be a reference to a Ray object, which all workers of a
+    machine read from shared memory."""
 
     def __init__(self, model: Any, **options: Any) -> None:
         if isinstance(model, ray.ObjectRef):  # pyright: ignore[reportAttributeAccessIssue]

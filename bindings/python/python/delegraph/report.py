@@ -1,4 +1,4 @@
-"""The report on delegation: what runs each node, or why a delegate does not."""
+"""The report on delegation: the runner of each node, or the reason of a delegate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What runs each node of the first subgraph. Prints as a table, also in notebooks.
+    """The runner of each node of the first subgraph. Prints as a table, also in notebooks.
 
     Memory is in bytes: `arena_bytes` of the interpreter, `weights_bytes` of constants, `device_bytes` of delegates.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class InterpreterWrapper:
-    """The functions of LiteRT's wrapper, by the methods of an interpreter. It does not keep the interpreter."""
+    """The functions of LiteRT's wrapper, implemented by the methods of an interpreter, which it does not keep alive."""
 
     def __init__(self, interpreter: "Interpreter") -> None:
         self._reference = weakref.ref(interpreter)

@@ -1,7 +1,7 @@
 //! Writes the JavaScript side of a WebAssembly module: `delegraph-web-bindgen MODULE.wasm FOLDER NAME`.
 //!
-//! The same as the command `wasm-bindgen --target web`, in the version that the lock file gives the crate `wasm-bindgen`:
-//! both have to be equal.
+//! The same as the command `wasm-bindgen --target web`, in the version of the crate `wasm-bindgen` in the lock file:
+//! both versions must be equal.
 
 use std::env;
 

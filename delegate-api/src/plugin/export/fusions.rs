@@ -21,7 +21,7 @@ pub trait Fusions {
     /// Rewrites the model in the file `model` with the fusion of this index.
     ///
     /// # Errors
-    /// Those of the fusion.
+    /// The errors of the fusion.
     fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult>;
 }
 

@@ -177,9 +177,7 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
         // SAFETY: guaranteed by the caller.
         let call = unsafe { read(call) }.ok_or_else(|| Error::State("there is no call".into()))?;
         if (call.input_count, call.output_count) != (self.inputs.len(), self.outputs.len()) {
-            return Err(Error::State(
-                "other numbers of inputs and outputs than those of the partition".into(),
-            ));
+            return Err(Error::State("the numbers of inputs and outputs differ from the partition".into()));
         }
         for i in 0..self.tensors.len() {
             if self.is_left_out(i) {

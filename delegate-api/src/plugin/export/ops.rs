@@ -85,7 +85,7 @@ impl Exported {
         let (mut ops, mut names) = (Vec::new(), Vec::<CString>::new());
         for (op, versions) in resolver.registered() {
             let Op::Custom(name) = op else {
-                let text = format!("{op}: a library of kernels has those of custom ops only");
+                let text = format!("{op}: a library of kernels can only have kernels of custom ops");
                 return Err(Error::Unsupported(text));
             };
             let name = CString::new(&**name)

@@ -150,7 +150,7 @@ impl Session<'_> {
         let handle = KernelHandle::new(instance.clone(), kernel);
         made?;
         let handle = handle.ok_or_else(|| {
-            Error::State("the plugin is wrong: `create_kernel` is fine, but there is no kernel".into())
+            Error::State("the plugin is wrong: `create_kernel` succeeded, but returned no kernel".into())
         })?;
         Ok(Box::new(PluginKernel::new(handle, params, &self.graph.view)))
     }

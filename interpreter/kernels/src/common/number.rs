@@ -77,7 +77,7 @@ macro_rules! integers {
             }
             #[allow(unused_comparisons)] // never true of unsigned types
             fn power(self, other: Self) -> Self {
-                // For the powers of 1 and -1 only the lowest bit of the exponent matters, whatever its sign.
+                // For the powers of 1 and -1 only the lowest bit of the exponent matters, regardless of its sign.
                 let one = self == 1 || (<$ty>::MIN != 0 && self.wrapping_add(1) == 0);
                 if other < 0 && !one {
                     return 0;

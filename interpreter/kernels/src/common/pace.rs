@@ -14,7 +14,7 @@ pub(crate) const PIECE: usize = 1 << 19;
 /// Calls `f` with pieces of whole rows of `row` elements and the position of each, and polls between them.
 ///
 /// # Errors
-/// Those of [`InvokeContext::check_interrupted`].
+/// The errors of [`InvokeContext::check_interrupted`].
 pub(crate) fn zip_pieces<O, I>(
     cx: &InvokeContext<'_>,
     row: usize,
@@ -46,7 +46,7 @@ impl Pace {
     /// Counts `steps`.
     ///
     /// # Errors
-    /// Those of [`Budget::check`].
+    /// The errors of [`Budget::check`].
     pub(crate) fn spend(&mut self, steps: usize) -> Result<()> {
         match self.left.checked_sub(steps) {
             Some(left) => {

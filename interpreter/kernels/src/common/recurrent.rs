@@ -75,7 +75,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Reads input `i` if the node has it. Integers are signed, whatever their type.
+    /// Reads input `i` if the node has it. Integers are signed, regardless of their type.
     pub fn new(cx: &PrepareContext<'_>, i: usize, sparse: bool) -> Result<Option<Self>> {
         let Some(tensor) = cx.optional_input(i) else { return Ok(None) };
         let scale = match tensor.ty() {

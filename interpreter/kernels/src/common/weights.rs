@@ -166,7 +166,7 @@ impl DynamicInput {
 /// Bounds of an activation that is a clamp.
 pub fn clamp_bounds(activation: Activation) -> Result<(f32, f32)> {
     activation.clamp().ok_or_else(|| {
-        Error::Unsupported(format!("activation {activation:?}; only those that clamp are supported"))
+        Error::Unsupported(format!("activation {activation:?}; only clamping activations are supported"))
     })
 }
 

@@ -264,7 +264,8 @@ mod tests {
         let input = Some(T::new(&[1, 1, 2, 1], &[3i8, 5]).quantized(0.5, 1));
         let filter = Some(T::new(&[2, 1, 3, 1], &[1i8, 2, 3, -1, -2, -3]).per_channel(&[1.0, 0.5], 0));
         let bias = Some(T::new(&[2], &[10, -1]));
-        // Sums 26 and 20, halved; -17 and -11, a quarter of which is -4.25 and -2.75, but that goes to -2 by -2.5.
+        // Sums 26 and 20, halved; -17 and -11, divided by 4, are -4.25 and -2.75, but the latter is rounded to -2 by
+        // way of -2.5.
         let output = T::new(&[1, 1, 2, 2], &[13i8, -4, 10, -2]).quantized(1.0, 0);
         let same = params(Padding::Same, 1, Activation::None);
         check(BuiltinOp::CONV_2D, 3, same.clone(), &[input, filter, bias], &[output]);

@@ -12,7 +12,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    for (i, what) in [(0, "keys to look for"), (1, "keys")] {
+    for (i, what) in [(0, "lookup keys"), (1, "keys")] {
         let keys = cx.input(i)?;
         if keys.ty() != TensorType::Int32 {
             return Err(unsupported_type(what, keys));

@@ -31,7 +31,7 @@ impl CompositeFusion for EmbeddingLookup {
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let (table, ids, output) = (call.argument(0, "")?, call.argument(1, "")?, call.output(0)?);
         if graph.ty(ids) != Some(TensorType::Int32) {
-            return Outcome::left("EMBEDDING_LOOKUP takes ids of INT32");
+            return Outcome::left("EMBEDDING_LOOKUP needs ids of INT32");
         }
         let (Some(shape), Some(result), Some(rows)) =
             (graph.shape(ids).cloned(), graph.shape(output).cloned(), graph.shape(table).cloned())

@@ -258,7 +258,7 @@ impl Engine {
     /// Sets another shape for input `id` of subgraph `index`, whose data are lost.
     ///
     /// # Errors
-    /// Those of [`Engine::create`].
+    /// The errors of [`Engine::create`].
     pub(crate) fn resize_input(&mut self, index: usize, id: TensorId, shape: &Shape) -> Result<()> {
         let (slots, services) = self.split();
         let slot = slots.check_out(index, &services)?.resize_input(id, shape);
@@ -269,7 +269,7 @@ impl Engine {
     /// Requests that subgraph `index` is prepared again at its next use.
     ///
     /// # Errors
-    /// Those of [`Engine::create`].
+    /// The errors of [`Engine::create`].
     pub(crate) fn unprepare(&mut self, index: usize) -> Result<()> {
         let (slots, services) = self.split();
         let parts = slots.check_out(index, &services)?.into_parts();

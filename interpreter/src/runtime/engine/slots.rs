@@ -136,14 +136,14 @@ impl Slots {
         if ids.len() != inputs.len() {
             let (has, given) = (ids.len(), inputs.len());
             self.check_in(slot);
-            let text = format!("subgraph {index} has {}, the call gives {given}", counted(has, "input"));
+            let text = format!("subgraph {index} has {}, the call passes {given}", counted(has, "input"));
             return Err(Error::InvalidNode(text));
         }
         for (i, (&id, shape)) in ids.iter().zip(inputs).enumerate() {
             let tensor = &slot.parts().tensors[id.0];
             if tensor.is_constant() && tensor.shape != shape {
                 let text = format!(
-                    "input {i} of subgraph {index} is a constant of shape {}, the call gives {shape}",
+                    "input {i} of subgraph {index} is a constant of shape {}, the call passes {shape}",
                     tensor.shape
                 );
                 self.check_in(slot);
@@ -168,7 +168,7 @@ impl Slots {
 /// Prepares a subgraph if necessary.
 ///
 /// # Errors
-/// Those of the steps of preparing.
+/// The errors of the steps of preparing.
 pub(crate) fn prepare(slot: Slot, env: &mut Env<'_>, role: Role) -> Result<Box<Planned>, Failed> {
     match slot {
         Slot::Planned(planned) => Ok(planned),
@@ -192,7 +192,7 @@ fn run(planned: &mut Planned, env: &mut Env<'_>, arguments: &[&RuntimeTensor]) -
     for (id, argument) in model.subgraphs()[*index].inputs().iter().zip(arguments) {
         let tensor = &mut tensors[id.0];
         if tensor.ty != argument.ty {
-            let text = format!("a called subgraph's input is {}, the call gives {}", tensor.ty, argument.ty);
+            let text = format!("a called subgraph's input is {}, the call passes {}", tensor.ty, argument.ty);
             return Err(Error::InvalidNode(text));
         }
         if tensor.ty == TensorType::String {

@@ -95,7 +95,7 @@ impl Observer {
     /// Polls for the end of the work.
     ///
     /// # Errors
-    /// Those of [`Budget::check`].
+    /// The errors of [`Budget::check`].
     pub(crate) fn check_cancelled(&self) -> Result<()> {
         self.token.0.budget.check()
     }
@@ -124,7 +124,7 @@ impl Observer {
     /// Called before a step. Returns the start time if a profiler is set.
     ///
     /// # Errors
-    /// Those of [`Budget::check`].
+    /// The errors of [`Budget::check`].
     pub(crate) fn begin(&self) -> Result<Option<Instant>> {
         self.check_cancelled()?;
         Ok(self.profiler.as_ref().map(|_| Instant::now()))

@@ -26,7 +26,7 @@ pub(super) enum Emptiness {
 /// Decides whether `node`, whose shapes are known, is prepared and run.
 ///
 /// # Errors
-/// Those of [`check_rows`] for its inputs and outputs.
+/// The errors of [`check_rows`] for its inputs and outputs.
 pub(super) fn emptiness(
     node: &Node,
     kernel: &NodeKernel,

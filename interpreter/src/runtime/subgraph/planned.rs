@@ -183,7 +183,7 @@ impl Planned {
     /// Copies tensor `id` to the CPU's memory, if it is only in a buffer.
     ///
     /// # Errors
-    /// Those of the buffer.
+    /// The errors of the buffer.
     pub(crate) fn fetch(&mut self, id: TensorId) -> Result<()> {
         match &mut self.residency {
             Some(residency) => residency.fetch(id, &mut self.parts.tensors),

@@ -114,5 +114,5 @@ pub(super) fn failure(partition: &Partition, error: Error, env: &mut Env<'_>) ->
 }
 
 fn contradiction() -> Error {
-    Error::State("the kernel declares an output data-dependent whose shape inference knows".into())
+    Error::State("the kernel declares an output data-dependent that has an inferred shape".into())
 }

@@ -154,7 +154,7 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
-/// Returns the bytes of scratch for `count` aligned values of `T`, whatever the alignment of the scratch slice.
+/// Returns the bytes of scratch for `count` aligned values of `T`, regardless of the alignment of the scratch slice.
 pub(crate) fn scratch_bytes<T>(count: usize) -> Option<usize> {
     count.checked_mul(size_of::<T>())?.checked_next_multiple_of(LINE)?.checked_add(LINE)
 }

@@ -12,7 +12,7 @@ use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, Vnn
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
 use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
 
-/// Operands of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or as they are.
+/// Operands of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or unchanged.
 pub(crate) struct TileI8 {
     /// Addresses of segments, segment-major, whose provenance is exposed (see `Rows::fill`).
     pub(crate) rows: *const usize,
