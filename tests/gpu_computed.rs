@@ -11,7 +11,7 @@ use std::sync::Arc;
 use delegraph::core::ops::conv_2d::Conv2DParams;
 use delegraph::core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph::core::ops::fully_connected::FullyConnectedParams;
-use delegraph::core::ops::lstm::UnidirectionalSequenceLSTMParams;
+use delegraph::core::ops::lstm::UnidirectionalSequenceLstmParams;
 use delegraph::core::ops::lstm::inputs::{CELL, INPUT};
 use delegraph::core::ops::transpose_conv::TransposeConvParams;
 use delegraph::core::ops::{Activation, Padding};
@@ -204,7 +204,7 @@ fn cells_with_biases_that_are_computed() {
         }
         inputs[CELL.output_state] = Some(graph.variable("", TensorType::Float32, [batch, cells]));
         inputs[CELL.cell_state] = Some(graph.variable("", TensorType::Float32, [batch, cells]));
-        let params = UnidirectionalSequenceLSTMParams::default().fused_activation_function(Activation::Tanh);
+        let params = UnidirectionalSequenceLstmParams::default().fused_activation_function(Activation::Tanh);
         let node = graph.node(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, params);
         let output = node.optional_inputs(inputs).output("y");
         graph.outputs([output]);

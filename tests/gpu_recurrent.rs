@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use delegraph::core::ops::lstm::inputs::CELL;
-use delegraph::core::ops::lstm::{LSTMParams, UnidirectionalSequenceLSTMParams};
-use delegraph::core::ops::svdf::SVDFParams;
+use delegraph::core::ops::lstm::{LstmParams, UnidirectionalSequenceLstmParams};
+use delegraph::core::ops::svdf::SvdfParams;
 use delegraph::core::ops::{Activation, LstmKernelType};
 use delegraph::core::{BuiltinOp, Model, ModelBuilder, Quantization, SubgraphBuilder, TensorId};
 use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
@@ -183,7 +183,7 @@ fn lstm(seed: u64, has: Has, seen: &mut BTreeSet<u8>) {
     }
     let node = match has.sequence {
         true => {
-            let params = UnidirectionalSequenceLSTMParams::default()
+            let params = UnidirectionalSequenceLstmParams::default()
                 .fused_activation_function(Activation::Tanh)
                 .cell_clip(clip)
                 .proj_clip(clip)
@@ -193,7 +193,7 @@ fn lstm(seed: u64, has: Has, seen: &mut BTreeSet<u8>) {
             case.graph.node(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, params)
         }
         false => {
-            let params = LSTMParams::default()
+            let params = LstmParams::default()
                 .fused_activation_function(Activation::Tanh)
                 .cell_clip(clip)
                 .proj_clip(clip)
@@ -251,7 +251,7 @@ fn filters_of_integers() {
         let state = case.graph.variable("state", Int16, [batch, filters * memory]);
         case.quantized(state, state_scale, 0);
         let scale = case.draw.scale(0.05);
-        let params = SVDFParams::default()
+        let params = SvdfParams::default()
             .rank(rank as i32)
             .fused_activation_function(Activation::None)
             .asymmetric_quantize_inputs(false);
@@ -298,7 +298,7 @@ fn the_basic_cell_of_integers() {
             let id = case.graph.tensor("y", ty, [batch, width]);
             outputs.push(case.quantized(id, scale, zero));
         }
-        let params = LSTMParams::default()
+        let params = LstmParams::default()
             .fused_activation_function(Activation::Tanh)
             .kernel_type(LstmKernelType::Basic);
         let node = case.graph.node(BuiltinOp::LSTM, params).inputs([x, last, weights, bias, state]);

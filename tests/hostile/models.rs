@@ -4,7 +4,7 @@ use delegraph::core::ops::MirrorPadMode;
 use delegraph::core::ops::binary::{AddParams, MulParams};
 use delegraph::core::ops::concatenation::ConcatenationParams;
 use delegraph::core::ops::control_flow::{
-    CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams, WhileParams,
+    CallParams, IfParams, StableHloCompositeParams, StablehloCaseParams, WhileParams,
 };
 use delegraph::core::ops::fully_connected::FullyConnectedParams;
 use delegraph::core::ops::gather::GatherParams;
@@ -57,7 +57,7 @@ impl Call {
                 graph.node(BuiltinOp::WHILE, params).inputs([x]).writes([y]);
             }
             Call::Composite => {
-                let params = StableHLOCompositeParams::default()
+                let params = StableHloCompositeParams::default()
                     .name("nested".to_owned())
                     .composite_attributes(Attributes::new().to_bytes())
                     .decomposition_subgraph_index(callee)

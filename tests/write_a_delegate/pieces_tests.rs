@@ -5,7 +5,7 @@ use delegraph_core::ops::Params;
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::ops::cast::CastParams;
 use delegraph_core::ops::control_flow::IfParams;
-use delegraph_core::ops::rnn::RNNParams;
+use delegraph_core::ops::rnn::RnnParams;
 use delegraph_core::{Bool, BuiltinOp, Model, ModelBuilder, SubgraphBuilder, TensorType};
 use delegraph_delegate_api::{PartitionOptions, Rejection, Simple};
 use delegraph_interpreter::Interpreter;
@@ -24,7 +24,7 @@ fn state_lives_from_run_to_run() {
     let recurrent = graph.constant("recurrent", [3, 3], &[0.1f32, 0.2, 0.3, -0.1, 0.0, 0.4, 0.5, 0.1, -0.2]);
     let bias = graph.constant("bias", [3], &[0.1f32, 0.0, -0.1]);
     let h = graph.variable("h", TensorType::Float32, [1, 3]);
-    let rnn = graph.node(BuiltinOp::RNN, RNNParams::default());
+    let rnn = graph.node(BuiltinOp::RNN, RnnParams::default());
     let y = rnn.inputs([x, weights, recurrent, bias, h]).output("y");
     graph.outputs([y]);
     let delegate = || Simple(Small::new(BuiltinOp::RNN, 1, Recurrent::create));

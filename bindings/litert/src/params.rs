@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(shape, ReshapeParams::default().new_shape(vec![2, -1]).into());
         let one = 1.0_f32.to_bits() as c_int;
         let lstm = read_ints(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 4, &[4, one, 0, 0x01_0001]).unwrap();
-        let Params::UnidirectionalSequenceLSTM(lstm) = lstm else { panic!("{lstm:?}") };
+        let Params::UnidirectionalSequenceLstm(lstm) = lstm else { panic!("{lstm:?}") };
         assert_eq!((lstm.fused_activation_function, lstm.cell_clip), (Activation::Tanh, 1.0));
         assert!(lstm.time_major && !lstm.asymmetric_quantize_inputs && lstm.diagonal_recurrent_tensors);
         let random = read_ints(BuiltinOp::RANDOM_UNIFORM, 1, &[-3, 4]).unwrap();

@@ -3,7 +3,7 @@
 use delegraph_core::ops::CustomOptionsFormat;
 use delegraph_core::ops::binary::{AddParams, MulParams};
 use delegraph_core::ops::control_flow::{
-    CallOnceParams, IfParams, StableHLOCompositeParams, StablehloCaseParams, WhileParams,
+    CallOnceParams, IfParams, StableHloCompositeParams, StablehloCaseParams, WhileParams,
 };
 use delegraph_core::ops::variables::VarHandleParams;
 use delegraph_core::{ModelBuilder, SubgraphBuilder};
@@ -60,7 +60,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             let called = [branch(true, ty, &shape), branch(false, ty, &shape), branch(true, ty, &shape)];
             out.push(case.calls(called).detail(format!("{index}")));
         }
-        let params = StableHLOCompositeParams::default()
+        let params = StableHloCompositeParams::default()
             .name("test.square".into())
             .decomposition_subgraph_index(1)
             .composite_attributes(Vec::new())

@@ -1,7 +1,7 @@
 //! LSH_PROJECTION.
 
 use delegraph_core::ops::LshProjectionType;
-use delegraph_core::ops::lsh_projection::LSHProjectionParams;
+use delegraph_core::ops::lsh_projection::LshProjectionParams;
 
 use super::prelude::*;
 
@@ -28,7 +28,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             let weights = x(Float32, &shape[..1]).range(0.1, 2.0);
             let detail = format!("{type_:?}").to_lowercase();
             let weighted = [hashes.clone(), items.clone(), weights];
-            let params = LSHProjectionParams::default().type_(type_);
+            let params = LshProjectionParams::default().type_(type_);
             let case = Case::new(Op::LSH_PROJECTION, params.clone(), weighted).outputs_of(Int32);
             out.push(case.of(ty).detail(format!("{detail}_weighted")));
             let case = Case::new(Op::LSH_PROJECTION, params, [hashes.clone(), items]).outputs_of(Int32);

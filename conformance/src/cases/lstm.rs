@@ -3,7 +3,7 @@
 use delegraph_core::ops::LstmKernelType;
 use delegraph_core::ops::lstm::inputs::{BACKWARD, CELL, Cell, FORWARD};
 use delegraph_core::ops::lstm::{
-    BidirectionalSequenceLSTMParams, LSTMParams, UnidirectionalSequenceLSTMParams,
+    BidirectionalSequenceLstmParams, LstmParams, UnidirectionalSequenceLstmParams,
 };
 
 use super::prelude::*;
@@ -107,7 +107,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         let mut inputs = vec![None; 24];
         fill(&mut inputs, &CELL, has);
         inputs[0] = Some(x(Float32, &[BATCH, FEATURES]).range(-1.0, 1.0));
-        let params = LSTMParams::default()
+        let params = LstmParams::default()
             .fused_activation_function(tanh)
             .cell_clip(clip)
             .proj_clip(clip)
@@ -118,7 +118,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             let shape = if time_major { [TIME, BATCH, FEATURES] } else { [BATCH, TIME, FEATURES] };
             inputs[0] = Some(x(Float32, &shape).range(-1.0, 1.0));
             let name = format!("{}{}", has.name(), if time_major { "_time_major" } else { "" });
-            let params = UnidirectionalSequenceLSTMParams::default()
+            let params = UnidirectionalSequenceLstmParams::default()
                 .fused_activation_function(tanh)
                 .cell_clip(clip)
                 .proj_clip(clip)
@@ -135,7 +135,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 fill(&mut both, &FORWARD, has);
                 fill(&mut both, &BACKWARD, has);
                 both[0] = Some(x(Float32, &shape).range(-1.0, 1.0));
-                let params = BidirectionalSequenceLSTMParams::default()
+                let params = BidirectionalSequenceLstmParams::default()
                     .fused_activation_function(tanh)
                     .cell_clip(clip)
                     .proj_clip(clip)
@@ -171,7 +171,7 @@ fn diagonal(out: &mut Vec<Case>) {
         inputs[at] = Some(x(Float32, &[CELLS]).constant().range(-0.5, 0.5));
     }
     inputs[0] = Some(x(Float32, &[BATCH, TIME, FEATURES]).range(-1.0, 1.0));
-    let params = UnidirectionalSequenceLSTMParams::default()
+    let params = UnidirectionalSequenceLstmParams::default()
         .fused_activation_function(Activation::Tanh)
         .cell_clip(0.0)
         .proj_clip(0.0)
@@ -183,7 +183,7 @@ fn diagonal(out: &mut Vec<Case>) {
 
 /// The basic cell: one matrix for all gates; the states are operands.
 fn basic(out: &mut Vec<Case>) {
-    let params = LSTMParams::default()
+    let params = LstmParams::default()
         .fused_activation_function(Activation::Tanh)
         .cell_clip(0.0)
         .proj_clip(0.0)
@@ -238,7 +238,7 @@ fn integer(out: &mut Vec<Case>, has: Has) {
     let gate = || Some(x(Int16, &[1]).q(1.0 / 4096.0, 0));
     let intermediates = [gate(), gate(), gate(), gate(), Some(x(Int8, &[1]).q(0.008, 3))];
     inputs[0] = Some(x(Int8, &[BATCH, FEATURES]).q(0.008, -5));
-    let params = LSTMParams::default()
+    let params = LstmParams::default()
         .fused_activation_function(Activation::Tanh)
         .cell_clip(0.0)
         .proj_clip(0.0)
@@ -249,7 +249,7 @@ fn integer(out: &mut Vec<Case>, has: Has) {
         Case::optional(Op::LSTM, params, inputs.clone()).q(0.008, 3).intermediates(intermediates.clone());
     out.push(case.steps(3).detail(name.clone()));
     inputs[0] = Some(x(Int8, &[BATCH, TIME, FEATURES]).q(0.008, -5));
-    let params = UnidirectionalSequenceLSTMParams::default()
+    let params = UnidirectionalSequenceLstmParams::default()
         .fused_activation_function(Activation::Tanh)
         .cell_clip(0.0)
         .proj_clip(0.0)

@@ -1,6 +1,6 @@
 //! RNN, UNIDIRECTIONAL_SEQUENCE_RNN, BIDIRECTIONAL_SEQUENCE_RNN.
 
-use delegraph_core::ops::rnn::{BidirectionalSequenceRNNParams, RNNParams, SequenceRNNParams};
+use delegraph_core::ops::rnn::{BidirectionalSequenceRnnParams, RnnParams, SequenceRnnParams};
 
 use super::prelude::*;
 
@@ -53,7 +53,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             };
             let one = x(Float32, &[BATCH, FEATURES]).range(-1.0, 1.0);
             let inputs = [Some(one)].into_iter().chain(cell(weights));
-            let params = RNNParams::default()
+            let params = RnnParams::default()
                 .fused_activation_function(fused_activation_function)
                 .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             out.push(Case::optional(Op::RNN, params, inputs).steps(3).detail(detail("")));
@@ -62,7 +62,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 let all = x(Float32, &shape).range(-1.0, 1.0);
                 let major = if time_major { "_time_major" } else { "" };
                 let inputs = [Some(all.clone())].into_iter().chain(cell(weights));
-                let params = SequenceRNNParams::default()
+                let params = SequenceRnnParams::default()
                     .time_major(time_major)
                     .fused_activation_function(fused_activation_function)
                     .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
@@ -71,7 +71,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
                 for merge_outputs in [false, true] {
                     let cells = cell(weights).into_iter().chain(cell(weights));
                     let inputs = [Some(all.clone())].into_iter().chain(cells).chain([None, None, None]);
-                    let params = BidirectionalSequenceRNNParams::default()
+                    let params = BidirectionalSequenceRnnParams::default()
                         .time_major(time_major)
                         .fused_activation_function(fused_activation_function)
                         .merge_outputs(merge_outputs)

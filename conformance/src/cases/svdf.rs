@@ -1,6 +1,6 @@
 //! SVDF.
 
-use delegraph_core::ops::svdf::SVDFParams;
+use delegraph_core::ops::svdf::SvdfParams;
 
 use super::prelude::*;
 
@@ -12,7 +12,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         let filters = units * rank;
         for activation in [Activation::None, Activation::Relu] {
             let params = |asymmetric_quantize_inputs| {
-                SVDFParams::default()
+                SvdfParams::default()
                     .rank(rank as i32)
                     .fused_activation_function(activation)
                     .asymmetric_quantize_inputs(asymmetric_quantize_inputs)
@@ -45,7 +45,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
             x(Int32, &[units]).constant().range(-9000.0, 9000.0).q(0.00003 * 0.001, 0),
             x(Int16, &[batch, memory * filters]).variable().q(0.001, 0),
         ];
-        let params = SVDFParams::default()
+        let params = SvdfParams::default()
             .rank(rank as i32)
             .fused_activation_function(Activation::Relu)
             .asymmetric_quantize_inputs(false);

@@ -14,7 +14,7 @@ pub(super) fn callees(params: &Params) -> SmallVec<[i32; 2]> {
         Params::Call(p) => smallvec![i32::try_from(p.subgraph).unwrap_or(-1)],
         Params::StablehloWhile(p) => smallvec![p.cond_subgraph_index, p.body_subgraph_index],
         Params::StablehloCase(p) => SmallVec::from_slice(&p.branch_subgraph_indices),
-        Params::StableHLOComposite(p) => smallvec![p.decomposition_subgraph_index],
+        Params::StableHloComposite(p) => smallvec![p.decomposition_subgraph_index],
         Params::StablehloScatter(p) => smallvec![p.update_computation_subgraph_index],
         Params::StablehloReduce(p) => smallvec![p.body_subgraph_index],
         Params::StablehloReduceWindow(p) => smallvec![p.body_subgraph_index],
@@ -41,7 +41,7 @@ pub(super) fn renumber_callees(params: &mut Params, to: &dyn Fn(i32) -> i32) {
             [&mut p.cond_subgraph_index, &mut p.body_subgraph_index].into_iter().for_each(one);
         }
         Params::StablehloCase(p) => p.branch_subgraph_indices.iter_mut().for_each(one),
-        Params::StableHLOComposite(p) => one(&mut p.decomposition_subgraph_index),
+        Params::StableHloComposite(p) => one(&mut p.decomposition_subgraph_index),
         Params::StablehloScatter(p) => one(&mut p.update_computation_subgraph_index),
         Params::StablehloReduce(p) => one(&mut p.body_subgraph_index),
         Params::StablehloReduceWindow(p) => one(&mut p.body_subgraph_index),

@@ -55,7 +55,7 @@ impl<'m> Composite<'m> {
     /// ```
     pub fn of(model: &'m Model, node: &'m Node) -> Option<Self> {
         match (node.op(), node.params()) {
-            (_, Params::StableHLOComposite(p)) => Some(Composite {
+            (_, Params::StableHloComposite(p)) => Some(Composite {
                 name: &p.name,
                 // The format's default, 0, is the first version.
                 version: u32::try_from(p.version).unwrap_or(0).max(1),

@@ -54,7 +54,7 @@ ops! {
     }
 
     STABLEHLO_COMPOSITE {
-        codec: StableHLOCompositeParams::CODEC,
+        codec: StableHloCompositeParams::CODEC,
         infer: infer_call,
         min_version: always_1,
         multiply_adds: no_arithmetic,
@@ -118,7 +118,7 @@ options! {
 
 options! {
     /// Params of STABLEHLO_COMPOSITE.
-    StableHLOComposite(StableHLOCompositeParams) in BuiltinOptions2::StableHLOCompositeOptions(builtin_options_2_as_stable_hlocomposite_options, StableHLOCompositeOptionsArgs) {
+    StableHloComposite(StableHloCompositeParams) in BuiltinOptions2::StableHLOCompositeOptions(builtin_options_2_as_stable_hlocomposite_options, StableHLOCompositeOptionsArgs) {
         /// The name of the composite operation.
         name: String;
         /// The subgraph that computes it with other ops.

@@ -9,7 +9,7 @@ use super::{
 
 ops! {
     LSH_PROJECTION {
-        codec: LSHProjectionParams::CODEC,
+        codec: LshProjectionParams::CODEC,
         infer,
         min_version: always_1,
         multiply_adds,
@@ -19,7 +19,7 @@ ops! {
 
 options! {
     /// Params of LSH_PROJECTION.
-    LSHProjection(LSHProjectionParams) in BuiltinOptions::LSHProjectionOptions(builtin_options_as_lshprojection_options, LSHProjectionOptionsArgs) as TfLiteLSHProjectionParams {
+    LshProjection(LshProjectionParams) in BuiltinOptions::LSHProjectionOptions(builtin_options_as_lshprojection_options, LSHProjectionOptionsArgs) as TfLiteLSHProjectionParams {
         /// Whether the bits of a hash are a number (`Sparse`) or one output each (`Dense`).
         type_: LshProjectionType;
     }
@@ -38,7 +38,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     if cx.optional(2).is_some() {
         expect_shape(cx, 2, &[items])?;
     }
-    let numbers = match cx.params::<LSHProjectionParams>()?.type_ {
+    let numbers = match cx.params::<LshProjectionParams>()?.type_ {
         LshProjectionType::Sparse => Some(hashes),
         LshProjectionType::Dense => hashes.checked_mul(bits),
         LshProjectionType::Unknown => return Err(InferError::new("the type of projection is unknown")),
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_number_per_hash_or_per_bit() {
-        let params = |type_| Params::from(LSHProjectionParams::default().type_(type_));
+        let params = |type_| Params::from(LshProjectionParams::default().type_(type_));
         let inputs = |seeds: &[usize], items: &[usize], weights: &[usize]| {
             [
                 Some(T::new(TensorType::Float32, seeds)),

@@ -9,7 +9,7 @@ use super::{
 
 ops! {
     LSTM {
-        codec: LSTMParams::CODEC,
+        codec: LstmParams::CODEC,
         infer: infer_step,
         min_version: min_version_lstm,
         multiply_adds: recurrent,
@@ -17,7 +17,7 @@ ops! {
     }
 
     UNIDIRECTIONAL_SEQUENCE_LSTM {
-        codec: UnidirectionalSequenceLSTMParams::CODEC,
+        codec: UnidirectionalSequenceLstmParams::CODEC,
         infer: infer_sequence,
         min_version: min_version_sequence,
         multiply_adds: recurrent,
@@ -25,7 +25,7 @@ ops! {
     }
 
     BIDIRECTIONAL_SEQUENCE_LSTM {
-        codec: BidirectionalSequenceLSTMParams::CODEC,
+        codec: BidirectionalSequenceLstmParams::CODEC,
         infer: infer_bidirectional,
         min_version: min_version_bidirectional,
         multiply_adds: recurrent,
@@ -35,7 +35,7 @@ ops! {
 
 options! {
     /// Params of LSTM.
-    LSTM(LSTMParams) in BuiltinOptions::LSTMOptions(builtin_options_as_lstmoptions, LSTMOptionsArgs) as TfLiteLSTMParams {
+    Lstm(LstmParams) in BuiltinOptions::LSTMOptions(builtin_options_as_lstmoptions, LSTMOptionsArgs) as TfLiteLSTMParams {
         /// Applied to the candidates for the cell state, and to the cell state for the output.
         fused_activation_function: Activation;
         /// The greatest magnitude of the cell state; 0 for any.
@@ -51,7 +51,7 @@ options! {
 
 options! {
     /// Params of UNIDIRECTIONAL_SEQUENCE_LSTM.
-    UnidirectionalSequenceLSTM(UnidirectionalSequenceLSTMParams) in BuiltinOptions::UnidirectionalSequenceLSTMOptions(builtin_options_as_unidirectional_sequence_lstmoptions, UnidirectionalSequenceLSTMOptionsArgs) as TfLiteUnidirectionalSequenceLSTMParams {
+    UnidirectionalSequenceLstm(UnidirectionalSequenceLstmParams) in BuiltinOptions::UnidirectionalSequenceLSTMOptions(builtin_options_as_unidirectional_sequence_lstmoptions, UnidirectionalSequenceLSTMOptionsArgs) as TfLiteUnidirectionalSequenceLSTMParams {
         /// Applied to the candidates for the cell state, and to the cell state for the output.
         fused_activation_function: Activation;
         /// The greatest magnitude of the cell state; 0 for any.
@@ -69,7 +69,7 @@ options! {
 
 options! {
     /// Params of BIDIRECTIONAL_SEQUENCE_LSTM.
-    BidirectionalSequenceLSTM(BidirectionalSequenceLSTMParams) in BuiltinOptions::BidirectionalSequenceLSTMOptions(builtin_options_as_bidirectional_sequence_lstmoptions, BidirectionalSequenceLSTMOptionsArgs) as TfLiteBidirectionalSequenceLSTMParams {
+    BidirectionalSequenceLstm(BidirectionalSequenceLstmParams) in BuiltinOptions::BidirectionalSequenceLSTMOptions(builtin_options_as_bidirectional_sequence_lstmoptions, BidirectionalSequenceLSTMOptionsArgs) as TfLiteBidirectionalSequenceLSTMParams {
         /// Applied to the candidates for the cell state, and to the cell state for the output.
         fused_activation_function: Activation;
         /// The greatest magnitude of the cell states; 0 for any.
@@ -165,7 +165,7 @@ pub mod basic_inputs {
 
 /// One step: input `[batch, features]`, output `[batch, outputs]`.
 fn infer_step(cx: &InferContext<'_>) -> InferResult {
-    if cx.params::<LSTMParams>()?.kernel_type == LstmKernelType::Basic {
+    if cx.params::<LstmParams>()?.kernel_type == LstmKernelType::Basic {
         return infer_basic(cx);
     }
     cx.arity(20..=24, 1)?;
@@ -178,7 +178,7 @@ fn infer_step(cx: &InferContext<'_>) -> InferResult {
 fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
     cx.arity(20..=24, 1)?;
     let [first, second, features] = cx.shape_of_rank(inputs::INPUT, "the input")?;
-    let time_major = cx.params::<UnidirectionalSequenceLSTMParams>()?.time_major;
+    let time_major = cx.params::<UnidirectionalSequenceLstmParams>()?.time_major;
     let batch = if time_major { second } else { first };
     let outputs = check_cell(cx, &inputs::CELL, batch, features, None)?;
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [first, second, outputs])])
@@ -187,7 +187,7 @@ fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
 /// Two sequences, one of them backward in time: an output for each, or one for both.
 fn infer_bidirectional(cx: &InferContext<'_>) -> InferResult {
     use inputs::{AUXILIARY, BACKWARD, FORWARD, INPUT};
-    let p = cx.params::<BidirectionalSequenceLSTMParams>()?;
+    let p = cx.params::<BidirectionalSequenceLstmParams>()?;
     cx.arity(48..=48, if p.merge_outputs { 1 } else { 2 })?;
     let [first, second, features] = cx.shape_of_rank(INPUT, "the input")?;
     let batch = if p.time_major { second } else { first };
@@ -306,7 +306,7 @@ fn expect_state(cx: &InferContext<'_>, i: usize, batch: usize, width: usize) -> 
 /// released runtime has the version 5 that some converters write for 16-bit activations.
 fn min_version_lstm(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int16;
-    let p = s.params::<LSTMParams>();
+    let p = s.params::<LstmParams>();
     lowest_with(&[
         (2, p.is_some_and(|p| p.kernel_type == LstmKernelType::Basic)),
         (3, s.hybrid(0, 2)),
@@ -319,7 +319,7 @@ fn min_version_lstm(s: &OpSignature<'_>) -> u32 {
 /// order. No released runtime has the version 5 that some converters write for 16-bit activations.
 fn min_version_sequence(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int16;
-    let p = s.params::<UnidirectionalSequenceLSTMParams>();
+    let p = s.params::<UnidirectionalSequenceLstmParams>();
     lowest_with(&[
         (2, s.hybrid(0, 2)),
         (3, s.hybrid(0, 2) && p.is_some_and(|p| p.asymmetric_quantize_inputs)),
@@ -330,7 +330,7 @@ fn min_version_sequence(s: &OpSignature<'_>) -> u32 {
 
 /// Versions added 8-bit weights and activations quantized with a zero point, in this order.
 fn min_version_bidirectional(s: &OpSignature<'_>) -> u32 {
-    let p = s.params::<BidirectionalSequenceLSTMParams>();
+    let p = s.params::<BidirectionalSequenceLstmParams>();
     // Input 1 is left out where gates are coupled.
     let hybrid = s.hybrid(0, 1) || s.hybrid(0, 2);
     lowest_with(&[(2, hybrid), (3, hybrid && p.is_some_and(|p| p.asymmetric_quantize_inputs))])
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn one_direction() {
         let def = &UNIDIRECTIONAL_SEQUENCE_LSTM;
-        let params = || Params::from(UnidirectionalSequenceLSTMParams::default());
+        let params = || Params::from(UnidirectionalSequenceLstmParams::default());
         let good = || {
             let mut inputs = vec![None; 24];
             inputs[0] = Some(T::new(FLOAT, &[2, 3, 4]));
@@ -390,7 +390,7 @@ mod tests {
     fn two_directions() {
         let def = &BIDIRECTIONAL_SEQUENCE_LSTM;
         let params = |merge_outputs| {
-            let mut params = BidirectionalSequenceLSTMParams::default();
+            let mut params = BidirectionalSequenceLstmParams::default();
             (params.merge_outputs, params.time_major) = (merge_outputs, false);
             Params::from(params)
         };
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_basic_cell() {
-        let params = || Params::from(LSTMParams::default().kernel_type(LstmKernelType::Basic));
+        let params = || Params::from(LstmParams::default().kernel_type(LstmKernelType::Basic));
         let inputs = |weights: &[usize]| {
             [&[2, 3][..], &[2, 4], weights, &[16], &[2, 4]].map(|s| Some(T::new(FLOAT, s)))
         };

@@ -107,8 +107,8 @@ macro_rules! params {
             Custom,
             /// A builtin op that has no definition in this build; it cannot be resolved either.
             Undefined,
-            $(#[doc = concat!("Params of the `", stringify!($variant), "` options table.")] $variant($path),)*
-            $(#[doc = concat!("Params of the `", stringify!($rare), "` options table.")] $rare(Box<$rare_path>),)*
+            $(#[doc = concat!("[`", stringify!($path), "`].")] $variant($path),)*
+            $(#[doc = concat!("[`", stringify!($rare_path), "`].")] $rare(Box<$rare_path>),)*
         }
         params!(@from $($variant($path),)* $($rare($rare_path),)*);
 
@@ -170,7 +170,7 @@ families! {
 params! {
     FullyConnected(fully_connected::FullyConnectedParams),
     BatchMatMul(batch_matmul::BatchMatMulParams),
-    SVDF(svdf::SVDFParams),
+    Svdf(svdf::SvdfParams),
     L2Norm(l2_normalization::L2NormParams),
     LocalResponseNormalization(local_response_normalization::LocalResponseNormalizationParams),
     FakeQuant(quantize::FakeQuantParams),
@@ -178,8 +178,8 @@ params! {
     DepthwiseConv2D(depthwise_conv_2d::DepthwiseConv2DParams),
     TransposeConv(transpose_conv::TransposeConvParams),
     Pool2D(pool_2d::Pool2DParams),
-    LSTM(lstm::LSTMParams),
-    UnidirectionalSequenceLSTM(lstm::UnidirectionalSequenceLSTMParams),
+    Lstm(lstm::LstmParams),
+    UnidirectionalSequenceLstm(lstm::UnidirectionalSequenceLstmParams),
     Gelu(unary::GeluParams),
     LeakyRelu(unary::LeakyReluParams),
     Add(binary::AddParams),
@@ -218,19 +218,19 @@ params! {
     Bucketize(bucketize::BucketizeParams),
     SparseToDense(sparse_to_dense::SparseToDenseParams),
     Hashtable(hashtable::HashtableParams),
-    BidirectionalSequenceLSTM(lstm::BidirectionalSequenceLSTMParams),
-    RNN(rnn::RNNParams),
-    SequenceRNN(rnn::SequenceRNNParams),
-    BidirectionalSequenceRNN(rnn::BidirectionalSequenceRNNParams),
+    BidirectionalSequenceLstm(lstm::BidirectionalSequenceLstmParams),
+    Rnn(rnn::RnnParams),
+    SequenceRnn(rnn::SequenceRnnParams),
+    BidirectionalSequenceRnn(rnn::BidirectionalSequenceRnnParams),
     Random(random::RandomParams),
-    LSHProjection(lsh_projection::LSHProjectionParams),
+    LshProjection(lsh_projection::LshProjectionParams),
     SkipGram(skip_gram::SkipGramParams),
     EmbeddingLookupSparse(embedding_lookup::EmbeddingLookupSparseParams),
     ConcatEmbeddings(concat_embeddings::ConcatEmbeddingsParams),
     Call(control_flow::CallParams),
     StablehloWhile(control_flow::StablehloWhileParams),
     StablehloCase(control_flow::StablehloCaseParams),
-    StableHLOComposite(control_flow::StableHLOCompositeParams),
+    StableHloComposite(control_flow::StableHloCompositeParams),
     ReduceWindow(reduce_window::ReduceWindowParams),
     StablehloCompare(stablehlo_elementwise::StablehloCompareParams),
     StablehloConcatenate(stablehlo_movement::StablehloConcatenateParams),

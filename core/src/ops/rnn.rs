@@ -9,28 +9,28 @@ use super::{
 
 ops! {
     RNN {
-        codec: RNNParams::CODEC,
+        codec: RnnParams::CODEC,
         infer: infer_step,
-        min_version: |s| min_version(s, s.params::<RNNParams>().is_some_and(|p| p.asymmetric_quantize_inputs)),
+        min_version: |s| min_version(s, s.params::<RnnParams>().is_some_and(|p| p.asymmetric_quantize_inputs)),
         multiply_adds: recurrent,
         history: &[(1, "1.5.0"), (2, "1.14.0"), (3, "2.3.0")],
     }
 
     UNIDIRECTIONAL_SEQUENCE_RNN {
-        codec: SequenceRNNParams::CODEC,
+        codec: SequenceRnnParams::CODEC,
         infer: infer_sequence,
         min_version: |s| {
-            min_version(s, s.params::<SequenceRNNParams>().is_some_and(|p| p.asymmetric_quantize_inputs))
+            min_version(s, s.params::<SequenceRnnParams>().is_some_and(|p| p.asymmetric_quantize_inputs))
         },
         multiply_adds: recurrent,
         history: &[(1, "1.14.0"), (2, "1.14.0"), (3, "2.3.0")],
     }
 
     BIDIRECTIONAL_SEQUENCE_RNN {
-        codec: BidirectionalSequenceRNNParams::CODEC,
+        codec: BidirectionalSequenceRnnParams::CODEC,
         infer: infer_bidirectional,
         min_version: |s| {
-            let p = s.params::<BidirectionalSequenceRNNParams>();
+            let p = s.params::<BidirectionalSequenceRnnParams>();
             min_version(s, p.is_some_and(|p| p.asymmetric_quantize_inputs))
         },
         multiply_adds: recurrent,
@@ -40,7 +40,7 @@ ops! {
 
 options! {
     /// Params of RNN.
-    RNN(RNNParams) in BuiltinOptions::RNNOptions(builtin_options_as_rnnoptions, RNNOptionsArgs) as TfLiteRNNParams {
+    Rnn(RnnParams) in BuiltinOptions::RNNOptions(builtin_options_as_rnnoptions, RNNOptionsArgs) as TfLiteRNNParams {
         /// Applied to the units' sums; the result is both output and state.
         fused_activation_function: Activation;
         /// Whether float inputs that meet integer weights are quantized with a zero point.
@@ -50,7 +50,7 @@ options! {
 
 options! {
     /// Params of UNIDIRECTIONAL_SEQUENCE_RNN.
-    SequenceRNN(SequenceRNNParams) in BuiltinOptions::SequenceRNNOptions(builtin_options_as_sequence_rnnoptions, SequenceRNNOptionsArgs) as TfLiteSequenceRNNParams {
+    SequenceRnn(SequenceRnnParams) in BuiltinOptions::SequenceRNNOptions(builtin_options_as_sequence_rnnoptions, SequenceRNNOptionsArgs) as TfLiteSequenceRNNParams {
         /// Whether time is the outermost dimension, before the batch.
         time_major: bool;
         /// Applied to the units' sums; the result is both output and state.
@@ -62,7 +62,7 @@ options! {
 
 options! {
     /// Params of BIDIRECTIONAL_SEQUENCE_RNN.
-    BidirectionalSequenceRNN(BidirectionalSequenceRNNParams) in BuiltinOptions::BidirectionalSequenceRNNOptions(builtin_options_as_bidirectional_sequence_rnnoptions, BidirectionalSequenceRNNOptionsArgs) as TfLiteBidirectionalSequenceRNNParams {
+    BidirectionalSequenceRnn(BidirectionalSequenceRnnParams) in BuiltinOptions::BidirectionalSequenceRNNOptions(builtin_options_as_bidirectional_sequence_rnnoptions, BidirectionalSequenceRNNOptionsArgs) as TfLiteBidirectionalSequenceRNNParams {
         /// Whether time is the outermost dimension, before the batch.
         time_major: bool;
         /// Applied to the units' sums; the result is both output and state.
@@ -115,7 +115,7 @@ fn infer_step(cx: &InferContext<'_>) -> InferResult {
 fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
     cx.arity(5..=5, 1)?;
     let [first, second, features] = cx.shape_of_rank(inputs::INPUT, "the input")?;
-    let batch = if cx.params::<SequenceRNNParams>()?.time_major { second } else { first };
+    let batch = if cx.params::<SequenceRnnParams>()?.time_major { second } else { first };
     let units = check_cell(cx, inputs::FORWARD, batch, features)?;
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [first, second, units])])
 }
@@ -123,7 +123,7 @@ fn infer_sequence(cx: &InferContext<'_>) -> InferResult {
 /// Two sequences, one of them backward in time: an output for each, or one for both.
 fn infer_bidirectional(cx: &InferContext<'_>) -> InferResult {
     use inputs::{AUXILIARY, BACKWARD, FORWARD, INPUT};
-    let p = cx.params::<BidirectionalSequenceRNNParams>()?;
+    let p = cx.params::<BidirectionalSequenceRnnParams>()?;
     cx.arity(12..=12, if p.merge_outputs { 1 } else { 2 })?;
     let [first, second, features] = cx.shape_of_rank(INPUT, "the input")?;
     let batch = if p.time_major { second } else { first };
@@ -188,19 +188,19 @@ mod tests {
     fn sequences() {
         let def = &UNIDIRECTIONAL_SEQUENCE_RNN;
         let inputs = |weights| floats(&[&[2, 3, 4], weights, &[5, 5], &[5], &[2, 5]]);
-        let params = |time_major| Params::from(SequenceRNNParams::default().time_major(time_major));
+        let params = |time_major| Params::from(SequenceRnnParams::default().time_major(time_major));
         gives(def, params(false), &inputs(&[5, 4]), TensorType::Float32, &[2, 3, 5]);
         refused(def, params(false), &inputs(&[5, 3]), 1, "input 1 has the shape [5, 3], expected [5, 4]");
         refused(def, params(false), &inputs(&[5]), 1, "the weights must have rank 2");
         refused(def, params(true), &inputs(&[5, 4]), 1, "input 4 has the shape [2, 5], expected [3, 5]");
-        refused(&RNN, RNNParams::default().into(), &inputs(&[5, 4]), 1, "the input must have rank 2");
+        refused(&RNN, RnnParams::default().into(), &inputs(&[5, 4]), 1, "the input must have rank 2");
     }
 
     #[test]
     fn two_directions() {
         let def = &BIDIRECTIONAL_SEQUENCE_RNN;
         let params = |merge_outputs| {
-            Params::from(BidirectionalSequenceRNNParams::default().merge_outputs(merge_outputs))
+            Params::from(BidirectionalSequenceRnnParams::default().merge_outputs(merge_outputs))
         };
         let inputs = |auxiliary, of_forward, of_backward| {
             let forward: [&[usize]; 4] = [&[5, 4], &[5, 5], &[5], &[2, 5]];

@@ -10,7 +10,7 @@ use super::{
 
 ops! {
     SVDF {
-        codec: SVDFParams::CODEC,
+        codec: SvdfParams::CODEC,
         infer,
         min_version,
         multiply_adds: recurrent,
@@ -20,7 +20,7 @@ ops! {
 
 options! {
     /// Params of SVDF.
-    SVDF(SVDFParams) in BuiltinOptions::SVDFOptions(builtin_options_as_svdfoptions, SVDFOptionsArgs) as TfLiteSVDFParams {
+    Svdf(SvdfParams) in BuiltinOptions::SVDFOptions(builtin_options_as_svdfoptions, SVDFOptionsArgs) as TfLiteSVDFParams {
         /// Filters that are summed up to one unit.
         rank: i32;
         /// Applied to the result.
@@ -34,7 +34,7 @@ options! {
 /// `[filters / rank]`, state `[batch, memory · filters]`.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(5..=5, 1)?;
-    let p: &SVDFParams = cx.params()?;
+    let p: &SvdfParams = cx.params()?;
     let [batch, inputs] = cx.shape_of_rank(0, "the input")?;
     let [filters, depth] = cx.shape_of_rank(1, "the feature weights")?;
     let [time_filters, memory] = cx.shape_of_rank(2, "the time weights")?;
@@ -60,7 +60,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
 /// Versions added 8-bit weights, integers, and activations quantized with a zero point, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::Int8;
-    let p = s.params::<SVDFParams>();
+    let p = s.params::<SvdfParams>();
     lowest_with(&[
         (2, s.hybrid(0, 1)),
         (3, s.input_is(0, &[Int8])),

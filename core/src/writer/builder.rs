@@ -145,7 +145,7 @@ fn with_bodies(mut subgraphs: Vec<SubgraphBuilder>) -> Vec<SubgraphBuilder> {
         for (node, body) in bodies {
             let index = subgraphs.len();
             let node = subgraphs.get_mut(s).and_then(|builder| builder.subgraph.nodes_mut().get_mut(node));
-            if let Some(Params::StableHLOComposite(params)) = node.map(|node| node.params_mut()) {
+            if let Some(Params::StableHloComposite(params)) = node.map(|node| node.params_mut()) {
                 // An index that does not fit would be out of range, which verification rejects.
                 params.decomposition_subgraph_index = i32::try_from(index).unwrap_or(i32::MAX);
             }

@@ -2,7 +2,7 @@ use super::*;
 use crate::graph::{ModelBytes, NodeId, VariantType};
 use crate::ops::Activation;
 use crate::ops::binary::AddParams;
-use crate::ops::control_flow::{CallOnceParams, IfParams, StableHLOCompositeParams, WhileParams};
+use crate::ops::control_flow::{CallOnceParams, IfParams, StableHloCompositeParams, WhileParams};
 use crate::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use crate::ops::reshape::ReshapeParams;
 use crate::ops::split::SplitParams;
@@ -192,7 +192,7 @@ fn subgraphs_call_each_other() {
     main.node(BuiltinOp::IF, branches).inputs([condition, x]).writes([chosen]);
     let counting = WhileParams::default().cond_subgraph_index(3).body_subgraph_index(1);
     main.node(BuiltinOp::WHILE, counting).inputs([chosen]).writes([counted]);
-    let composite = StableHLOCompositeParams::default()
+    let composite = StableHloCompositeParams::default()
         .name("mine.increment".into())
         .decomposition_subgraph_index(4)
         .composite_attributes(vec![1, 2, 3]);

@@ -3,7 +3,7 @@
 use super::subgraph_builder::SubgraphBuilder;
 use crate::flex::Attributes;
 use crate::graph::{Node, TensorId};
-use crate::ops::control_flow::StableHLOCompositeParams;
+use crate::ops::control_flow::StableHloCompositeParams;
 use crate::types::BuiltinOp;
 
 /// Builds a marked composite from a [`SubgraphBuilder`]: a node that represents a named operation, and the body that
@@ -13,7 +13,7 @@ use crate::types::BuiltinOp;
 pub struct CompositeBuilder<'g> {
     graph: &'g mut SubgraphBuilder,
     body: SubgraphBuilder,
-    params: StableHLOCompositeParams,
+    params: StableHloCompositeParams,
     inputs: Vec<TensorId>,
 }
 
@@ -23,7 +23,7 @@ impl SubgraphBuilder {
     ///
     /// [`Composite::of`](crate::Composite::of) reads it, and has an example.
     pub fn composite(&mut self, name: &str, body: SubgraphBuilder) -> CompositeBuilder<'_> {
-        let params = StableHLOCompositeParams::default()
+        let params = StableHloCompositeParams::default()
             .name(name.to_owned())
             .composite_attributes(Attributes::new().to_bytes())
             .version(1);

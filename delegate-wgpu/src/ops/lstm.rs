@@ -8,7 +8,7 @@ use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::{Float32, Int8, UInt8};
 use delegraph_core::ops::lstm::inputs::{self, AUXILIARY, BACKWARD, CELL, FORWARD, INPUT};
 use delegraph_core::ops::lstm::{
-    BidirectionalSequenceLSTMParams, LSTMParams, UnidirectionalSequenceLSTMParams, basic_inputs,
+    BidirectionalSequenceLstmParams, LstmParams, UnidirectionalSequenceLstmParams, basic_inputs,
 };
 use delegraph_core::ops::{LstmKernelType, TensorType};
 use delegraph_delegate_api::Rejection;
@@ -29,7 +29,7 @@ pub(super) const OPS: &[GpuOp] = &[
 ];
 
 fn step(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let p: &LSTMParams = cx.params()?;
+    let p: &LstmParams = cx.params()?;
     if p.kernel_type == LstmKernelType::Basic {
         return basic(cx);
     }
@@ -47,7 +47,7 @@ fn step(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 }
 
 fn sequence(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let p: &UnidirectionalSequenceLSTMParams = cx.params()?;
+    let p: &UnidirectionalSequenceLstmParams = cx.params()?;
     let ([sequences, steps], _) = order(cx, INPUT, p.time_major)?;
     let settings = Settings {
         activation: p.fused_activation_function,
@@ -70,7 +70,7 @@ fn one_direction(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result<(
 }
 
 fn bidirectional(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let p: &BidirectionalSequenceLSTMParams = cx.params()?;
+    let p: &BidirectionalSequenceLstmParams = cx.params()?;
     let ([sequences, steps], _) = order(cx, INPUT, p.time_major)?;
     let settings = Settings {
         activation: p.fused_activation_function,
@@ -448,7 +448,7 @@ mod tests {
         let gates = [0.8_f32, 1.0, 0.0, 0.5];
         let next = sigmoid(gates[2]) * 0.5 + sigmoid(gates[0]) * gates[1].tanh();
         let output = sigmoid(gates[3]) * next.tanh();
-        let params = LSTMParams::default()
+        let params = LstmParams::default()
             .fused_activation_function(delegraph_core::ops::Activation::Tanh)
             .cell_clip(0.0)
             .proj_clip(0.0)
@@ -461,6 +461,6 @@ mod tests {
             T::new(&[1, 2], &[2.0_f32, 3.0]),
             T::new(&[1, 4], &gates),
         ];
-        check(BuiltinOp::LSTM, 2, Params::LSTM(params), &inputs, &expected);
+        check(BuiltinOp::LSTM, 2, Params::Lstm(params), &inputs, &expected);
     }
 }

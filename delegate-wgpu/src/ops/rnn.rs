@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::Float32;
 use delegraph_core::ops::rnn::inputs::{self, AUXILIARY, BACKWARD, FORWARD, INPUT};
-use delegraph_core::ops::rnn::{BidirectionalSequenceRNNParams, RNNParams, SequenceRNNParams};
+use delegraph_core::ops::rnn::{BidirectionalSequenceRnnParams, RnnParams, SequenceRnnParams};
 use delegraph_core::ops::{Activation as Fused, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::rnn::{Hybrid, Spec, Weights};
@@ -34,7 +34,7 @@ struct Settings {
 }
 
 fn step(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let p: &RNNParams = cx.params()?;
+    let p: &RnnParams = cx.params()?;
     let settings = Settings {
         activation: p.fused_activation_function,
         asymmetric: p.asymmetric_quantize_inputs,
@@ -47,7 +47,7 @@ fn step(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 }
 
 fn sequence(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let p: &SequenceRNNParams = cx.params()?;
+    let p: &SequenceRnnParams = cx.params()?;
     let ([sequences, steps], _) = order(cx, INPUT, p.time_major)?;
     let settings = Settings {
         activation: p.fused_activation_function,
@@ -61,7 +61,7 @@ fn sequence(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 }
 
 fn bidirectional(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
-    let p: &BidirectionalSequenceRNNParams = cx.params()?;
+    let p: &BidirectionalSequenceRnnParams = cx.params()?;
     let ([sequences, steps], _) = order(cx, INPUT, p.time_major)?;
     let settings = Settings {
         activation: p.fused_activation_function,
@@ -188,7 +188,7 @@ mod tests {
         for asymmetric_quantize_inputs in [false, true] {
             let params = || {
                 Params::from(
-                    SequenceRNNParams::default()
+                    SequenceRnnParams::default()
                         .fused_activation_function(Fused::Relu)
                         .asymmetric_quantize_inputs(asymmetric_quantize_inputs),
                 )
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn two_directions() {
         let params = |merge_outputs| {
-            Params::from(BidirectionalSequenceRNNParams::default().merge_outputs(merge_outputs))
+            Params::from(BidirectionalSequenceRnnParams::default().merge_outputs(merge_outputs))
         };
         let input = Some(T::new(&[1, 2, 1], &[1.0_f32, 2.0]));
         let inputs = [vec![input], cell(float), cell(float), vec![None; 3]].concat();

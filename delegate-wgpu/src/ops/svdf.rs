@@ -3,7 +3,7 @@
 use delegraph_core::BuiltinOp;
 use delegraph_core::TensorType::{Float32, Int8};
 use delegraph_core::fixed_point::Multiplier;
-use delegraph_core::ops::svdf::SVDFParams;
+use delegraph_core::ops::svdf::SvdfParams;
 use delegraph_core::ops::{Activation as Fused, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::binary::{self, Binary};
@@ -40,7 +40,7 @@ struct Sizes {
 /// unit over time.
 fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     use TensorType::{Float32, Int8, Int16, UInt8};
-    let p: &SVDFParams = cx.params()?;
+    let p: &SvdfParams = cx.params()?;
     let shapes = [cx.input_shape(INPUT)?, cx.input_shape(TIME)?];
     let [&[batch, inputs], &[filters, memory]] = shapes.each_ref().map(Vec::as_slice) else {
         return Err(unsupported(format!(
@@ -66,7 +66,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     }
 }
 
-fn floats(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SVDFParams) -> Result<(), Rejection> {
+fn floats(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SvdfParams) -> Result<(), Rejection> {
     let Sizes { batch, inputs, filters, .. } = sizes;
     let latest = cx.temporary(&[batch, filters]);
     let product =
@@ -78,7 +78,7 @@ fn floats(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SVDFParams) -> Result
 }
 
 /// Rows of the input are quantized for the filters; all else is float.
-fn hybrid(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SVDFParams) -> Result<(), Rejection> {
+fn hybrid(cx: &mut Lowering<'_, '_, '_>, sizes: Sizes, p: &SvdfParams) -> Result<(), Rejection> {
     let Sizes { batch, inputs, filters, memory, .. } = sizes;
     let (feature, time) = (signed_weights(cx, FEATURE)?, signed_weights(cx, TIME)?);
     let latest = cx.temporary(&[batch, filters]);
@@ -228,8 +228,8 @@ mod tests {
     #[test]
     fn integers_are_rescaled_twice() {
         let params = || {
-            Params::SVDF(
-                SVDFParams::default()
+            Params::Svdf(
+                SvdfParams::default()
                     .rank(1)
                     .fused_activation_function(Fused::None)
                     .asymmetric_quantize_inputs(false),

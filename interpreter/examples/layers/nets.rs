@@ -10,7 +10,7 @@ use delegraph_core::ops::control_flow::{IfParams, WhileParams};
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
-use delegraph_core::ops::lstm::UnidirectionalSequenceLSTMParams;
+use delegraph_core::ops::lstm::UnidirectionalSequenceLstmParams;
 use delegraph_core::ops::lstm::inputs::CELL;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::ops::reduce::ReducerParams;
@@ -297,7 +297,7 @@ fn lstm(kind: Kind, random: &mut Random) -> Result<Model, Failure> {
     for state in [CELL.output_state, CELL.cell_state] {
         inputs[state] = Some(net.layer.graph.variable("state", TensorType::Float32, [1, cells]));
     }
-    let params = UnidirectionalSequenceLSTMParams::default().fused_activation_function(Activation::Tanh);
+    let params = UnidirectionalSequenceLstmParams::default().fused_activation_function(Activation::Tanh);
     let node = net.layer.graph.node(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, params);
     let y = node.optional_inputs(inputs).output("y");
     net.x = net.dense(y, [cells, random.one_of(&[2, 10])], Activation::None);

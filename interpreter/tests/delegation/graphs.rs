@@ -329,7 +329,7 @@ fn a_delegate_sees_the_body_of_a_loop_before_it_claims_it() {
 /// A variable whose first value is stored in float16, and which then stores `x`: `y` is its previous value.
 #[test]
 fn a_node_over_constants_begins_a_variable_once() {
-    use delegraph_core::ops::svdf::SVDFParams;
+    use delegraph_core::ops::svdf::SvdfParams;
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [1, 1]);
     let half = graph.constant("half", [1, 2], &[3f32, 5.0].map(f16::from_f32));
@@ -337,7 +337,7 @@ fn a_node_over_constants_begins_a_variable_once() {
     graph.node(BuiltinOp::DEQUANTIZE, Params::None).inputs([half]).writes([state]);
     let feature = graph.constant("feature", [1, 1], &[1f32]);
     let time = graph.constant("time", [1, 2], &[1f32, 10.0]);
-    let params = SVDFParams::default().rank(1);
+    let params = SvdfParams::default().rank(1);
     let inputs = [Some(x), Some(feature), Some(time), None, Some(state)];
     let y = graph.node(BuiltinOp::SVDF, params).optional_inputs(inputs).output("y");
     graph.outputs([y]);

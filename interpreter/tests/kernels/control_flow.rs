@@ -3,10 +3,10 @@
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::ops::concatenation::ConcatenationParams;
 use delegraph_core::ops::control_flow::{
-    CallOnceParams, CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams,
+    CallOnceParams, CallParams, IfParams, StableHloCompositeParams, StablehloCaseParams,
     StablehloWhileParams, WhileParams,
 };
-use delegraph_core::ops::svdf::SVDFParams;
+use delegraph_core::ops::svdf::SvdfParams;
 use delegraph_core::ops::variables::VarHandleParams;
 use delegraph_core::ops::{Activation, Params};
 use delegraph_core::types::Bool;
@@ -155,7 +155,7 @@ fn shapes_follow_what_runs() {
 #[test]
 fn composites_run_what_they_are_made_of() {
     let composite = |decomposition_subgraph_index| {
-        StableHLOCompositeParams::default().decomposition_subgraph_index(decomposition_subgraph_index).into()
+        StableHloCompositeParams::default().decomposition_subgraph_index(decomposition_subgraph_index).into()
     };
     // (x + 1) + (x + 1), in a subgraph that calls another one.
     let middle = Graph::new(&[(I, None), (I, None), (I, None)], &[0], &[2])
@@ -210,7 +210,7 @@ fn filter(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
     let features = graph.constant("features", [1, 1], &[1f32]);
     let times = graph.constant("times", [1, 2], &[1f32, 1.0]);
     let state = graph.variable("state", TensorType::Float32, [1, 2]);
-    let params = SVDFParams::default().rank(1);
+    let params = SvdfParams::default().rank(1);
     graph
         .node(BuiltinOp::SVDF, params)
         .optional_inputs([Some(x), Some(features), Some(times), None, Some(state)])

@@ -3,10 +3,10 @@
 use delegraph_core::ops::LstmKernelType;
 use delegraph_core::ops::lstm::inputs::{BACKWARD, CELL, Cell, FORWARD};
 use delegraph_core::ops::lstm::{
-    BidirectionalSequenceLSTMParams, LSTMParams, UnidirectionalSequenceLSTMParams,
+    BidirectionalSequenceLstmParams, LstmParams, UnidirectionalSequenceLstmParams,
 };
-use delegraph_core::ops::rnn::{BidirectionalSequenceRNNParams, RNNParams, SequenceRNNParams};
-use delegraph_core::ops::svdf::SVDFParams;
+use delegraph_core::ops::rnn::{BidirectionalSequenceRnnParams, RnnParams, SequenceRnnParams};
+use delegraph_core::ops::svdf::SvdfParams;
 
 use super::super::prelude::*;
 use super::draw::Draw;
@@ -94,7 +94,7 @@ fn lstm(draw: &mut Draw, hybrid: bool) -> Case {
     match draw.below(3) {
         0 => {
             inputs[0] = Some(x(Float32, &[sizes.batch, sizes.features]).range(-1.5, 1.5));
-            let params = LSTMParams::default()
+            let params = LstmParams::default()
                 .fused_activation_function(fused_activation_function)
                 .cell_clip(clip)
                 .proj_clip(clip)
@@ -105,7 +105,7 @@ fn lstm(draw: &mut Draw, hybrid: bool) -> Case {
         1 => {
             let time_major = draw.chance(50);
             inputs[0] = Some(sizes.sequence(time_major));
-            let params = UnidirectionalSequenceLSTMParams::default()
+            let params = UnidirectionalSequenceLstmParams::default()
                 .fused_activation_function(fused_activation_function)
                 .cell_clip(clip)
                 .proj_clip(clip)
@@ -121,7 +121,7 @@ fn lstm(draw: &mut Draw, hybrid: bool) -> Case {
             sizes.fill(&mut both, &FORWARD);
             sizes.fill(&mut both, &BACKWARD);
             both[0] = Some(sizes.sequence(time_major));
-            let params = BidirectionalSequenceLSTMParams::default()
+            let params = BidirectionalSequenceLstmParams::default()
                 .fused_activation_function(fused_activation_function)
                 .cell_clip(clip)
                 .proj_clip(clip)
@@ -152,14 +152,14 @@ fn rnn(draw: &mut Draw, hybrid: bool) -> Case {
     let time_major = draw.chance(50);
     match draw.below(3) {
         0 => {
-            let params = RNNParams::default()
+            let params = RnnParams::default()
                 .fused_activation_function(fused_activation_function)
                 .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
             let one = x(Float32, &[sizes.batch, sizes.features]).range(-1.5, 1.5);
             Case::new(Op::RNN, params, [one].into_iter().chain(cell()))
         }
         1 => {
-            let params = SequenceRNNParams::default()
+            let params = SequenceRnnParams::default()
                 .time_major(time_major)
                 .fused_activation_function(fused_activation_function)
                 .asymmetric_quantize_inputs(asymmetric_quantize_inputs);
@@ -168,7 +168,7 @@ fn rnn(draw: &mut Draw, hybrid: bool) -> Case {
         }
         _ => {
             let merge_outputs = draw.chance(50);
-            let params = BidirectionalSequenceRNNParams::default()
+            let params = BidirectionalSequenceRnnParams::default()
                 .time_major(time_major)
                 .fused_activation_function(fused_activation_function)
                 .merge_outputs(merge_outputs)
@@ -190,7 +190,7 @@ fn svdf(draw: &mut Draw, hybrid: bool) -> Case {
         false => x(Float32, shape).constant().range(-1.0, 1.0),
         true => x(Int8, shape).constant().range(-127.0, 127.0).q(0.01, 0),
     };
-    let params = SVDFParams::default()
+    let params = SvdfParams::default()
         .rank(rank as i32)
         .fused_activation_function(draw.pick(&[Activation::None, Activation::Relu]))
         .asymmetric_quantize_inputs(hybrid && draw.chance(40));
@@ -215,7 +215,7 @@ fn integer_svdf(draw: &mut Draw) -> Case {
         x(Int32, &[units]).constant().range(-9000.0, 9000.0).q(0.00003 * 0.001, 0),
         x(Int16, &[batch, memory * filters]).variable().q(0.001, 0),
     ];
-    let params = SVDFParams::default()
+    let params = SvdfParams::default()
         .rank(rank as i32)
         .fused_activation_function(Activation::Relu)
         .asymmetric_quantize_inputs(false);

@@ -4,7 +4,7 @@
 
 use delegraph_core::kernel::{InvokeContext, Parallel, PrepareContext, Serial, Temporary};
 use delegraph_core::ops::lstm::inputs::{CELL, INPUT};
-use delegraph_core::ops::lstm::{LSTMParams, UnidirectionalSequenceLSTMParams};
+use delegraph_core::ops::lstm::{LstmParams, UnidirectionalSequenceLstmParams};
 use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
@@ -15,7 +15,7 @@ use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, SumSc
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::LSTM, 1..=4, |cx| {
-        let p = cx.params::<LSTMParams>()?;
+        let p = cx.params::<LstmParams>()?;
         if p.kernel_type == LstmKernelType::Basic || cx.input(INPUT)?.shape().rank() != 2 {
             return Ok(None);
         }
@@ -24,7 +24,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         prepare(cx, order, p.fused_activation_function, p.cell_clip, p.asymmetric_quantize_inputs)
     });
     optimize_packed(resolver, BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, 1..=4, |cx| {
-        let p = cx.params::<UnidirectionalSequenceLSTMParams>()?;
+        let p = cx.params::<UnidirectionalSequenceLstmParams>()?;
         let &[first, second, _] = &cx.input(INPUT)?.shape()[..] else { return Ok(None) };
         let (batch, steps) = if p.time_major { (second, first) } else { (first, second) };
         let order = Order { batch, steps, time_major: p.time_major };

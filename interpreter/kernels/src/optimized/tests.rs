@@ -8,7 +8,7 @@ use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::l2_normalization::L2NormParams;
-use delegraph_core::ops::lstm::UnidirectionalSequenceLSTMParams;
+use delegraph_core::ops::lstm::UnidirectionalSequenceLstmParams;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::ops::reduce::ReducerParams;
 use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
@@ -560,14 +560,14 @@ fn sequences_through_cells() {
         inputs.extend([None, None]);
         inputs.extend((0..2).map(|_| Some(T::new(&[batch, cells], &vec![0f32; batch * cells]).variable())));
         let out = floats(&mut rng, &shape(cells), 0.0);
-        let params = UnidirectionalSequenceLSTMParams::default()
+        let params = UnidirectionalSequenceLstmParams::default()
             .fused_activation_function(Activation::Tanh)
             .cell_clip(if rng.range(0, 1) == 0 { 0.0 } else { 0.5 })
             .proj_clip(0.0)
             .time_major(time_major)
             .asymmetric_quantize_inputs(rng.range(0, 1) == 0)
             .diagonal_recurrent_tensors(false);
-        let params = Params::UnidirectionalSequenceLSTM(params);
+        let params = Params::UnidirectionalSequenceLstm(params);
         if round % 5 == 0 {
             // With coupled input and forget gates the reference kernel runs.
             [1, 5, 12].into_iter().for_each(|i| inputs[i] = None);

@@ -3,7 +3,7 @@
 use delegraph_core::error::counted;
 use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor};
 use delegraph_core::ops::control_flow::{
-    CallOnceParams, CallParams, IfParams, StableHLOCompositeParams, StablehloCaseParams,
+    CallOnceParams, CallParams, IfParams, StableHloCompositeParams, StablehloCaseParams,
     StablehloWhileParams, WhileParams,
 };
 use delegraph_core::types::Bool;
@@ -37,7 +37,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(
             BuiltinOp::STABLEHLO_COMPOSITE,
             branch(Select::Only, |cx| {
-                Ok(vec![cx.params::<StableHLOCompositeParams>()?.decomposition_subgraph_index])
+                Ok(vec![cx.params::<StableHloCompositeParams>()?.decomposition_subgraph_index])
             }),
             1,
         )

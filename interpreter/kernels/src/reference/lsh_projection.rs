@@ -1,7 +1,7 @@
 //! LSH_PROJECTION: for each seed, the side of a random plane on which the items are located.
 
 use delegraph_core::kernel::PrepareContext;
-use delegraph_core::ops::lsh_projection::LSHProjectionParams;
+use delegraph_core::ops::lsh_projection::LshProjectionParams;
 use delegraph_core::ops::{LshProjectionType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
@@ -25,7 +25,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let item =
         bytes.and_then(|bytes| bytes.checked_div(count)).ok_or_else(|| unsupported_type("items", items))?;
     let bits = cx.input(0)?.shape().last().copied().unwrap_or(0);
-    let dense = cx.params::<LSHProjectionParams>()?.type_ == LshProjectionType::Dense;
+    let dense = cx.params::<LshProjectionParams>()?.type_ == LshProjectionType::Dense;
     let key = cx.temporary(item.saturating_add(4));
     Ok(Box::new(move |cx| {
         let (seeds, items) = (cx.input::<f32>(0)?, cx.input_bytes(1)?);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn planes() {
-        let params = |type_| Params::from(LSHProjectionParams::default().type_(type_));
+        let params = |type_| Params::from(LshProjectionParams::default().type_(type_));
         let seeds = || Some(T::new(&[3, 2], &[0.123f32, 0.456, -0.321, 1.234, 5.678, -4.321]));
         let items = || Some(T::new(&[5], &[12345i32, 54321, 67890, 9876, -12345678]));
         let weights = Some(T::new(&[5], &[0.12f32, 0.34, 0.56, 0.67, 0.78]));

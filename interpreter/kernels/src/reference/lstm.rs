@@ -4,7 +4,7 @@
 use delegraph_core::kernel::{InitContext, InvokeContext, PrepareContext, Temporary};
 use delegraph_core::ops::lstm::inputs::{self, AUXILIARY, BACKWARD, CELL, FORWARD, INPUT};
 use delegraph_core::ops::lstm::{
-    BidirectionalSequenceLSTMParams, LSTMParams, UnidirectionalSequenceLSTMParams,
+    BidirectionalSequenceLstmParams, LstmParams, UnidirectionalSequenceLstmParams,
 };
 use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
@@ -41,7 +41,7 @@ struct Settings {
 }
 
 fn step(intermediates: &Intermediates, cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<LSTMParams>()?;
+    let p = cx.params::<LstmParams>()?;
     if p.kernel_type == LstmKernelType::Basic {
         return basic::prepare(cx);
     }
@@ -57,7 +57,7 @@ fn step(intermediates: &Intermediates, cx: &mut PrepareContext<'_>) -> Result<In
 }
 
 fn sequence(intermediates: &Intermediates, cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<UnidirectionalSequenceLSTMParams>()?;
+    let p = cx.params::<UnidirectionalSequenceLstmParams>()?;
     let settings = Settings {
         activation: p.fused_activation_function,
         cell_clip: p.cell_clip,
@@ -88,7 +88,7 @@ fn one_direction(
 }
 
 fn bidirectional(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<BidirectionalSequenceLSTMParams>()?;
+    let p = cx.params::<BidirectionalSequenceLstmParams>()?;
     let settings = Settings {
         activation: p.fused_activation_function,
         cell_clip: p.cell_clip,

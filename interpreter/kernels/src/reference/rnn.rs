@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::ops::rnn::inputs::{self, AUXILIARY, BACKWARD, FORWARD, INPUT};
-use delegraph_core::ops::rnn::{BidirectionalSequenceRNNParams, RNNParams, SequenceRNNParams};
+use delegraph_core::ops::rnn::{BidirectionalSequenceRnnParams, RnnParams, SequenceRnnParams};
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
@@ -18,14 +18,14 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 }
 
 fn step(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<RNNParams>()?;
+    let p = cx.params::<RnnParams>()?;
     let batch = cx.input(INPUT)?.shape().first().copied().unwrap_or(0);
     let order = Order { batch, steps: 1, time_major: true };
     one_direction(cx, order, p.fused_activation_function, p.asymmetric_quantize_inputs)
 }
 
 fn sequence(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<SequenceRNNParams>()?;
+    let p = cx.params::<SequenceRnnParams>()?;
     let order = Order::new(cx.input(INPUT)?.shape(), p.time_major);
     one_direction(cx, order, p.fused_activation_function, p.asymmetric_quantize_inputs)
 }
@@ -45,7 +45,7 @@ fn one_direction(
 }
 
 fn bidirectional(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let p = cx.params::<BidirectionalSequenceRNNParams>()?;
+    let p = cx.params::<BidirectionalSequenceRnnParams>()?;
     let order = Order::new(cx.input(INPUT)?.shape(), p.time_major);
     let (merged, activation) = (p.merge_outputs, p.fused_activation_function);
     let forward = Cell::new(cx, FORWARD, activation, p.asymmetric_quantize_inputs)?;
@@ -198,7 +198,7 @@ mod tests {
     fn units_see_their_last_output() {
         let op = BuiltinOp::UNIDIRECTIONAL_SEQUENCE_RNN;
         let params =
-            || Params::from(SequenceRNNParams::default().fused_activation_function(Activation::Relu));
+            || Params::from(SequenceRnnParams::default().fused_activation_function(Activation::Relu));
         let input = || Some(T::new(&[1, 3, 1], &[1f32, 2.0, -9.0]));
         // 1 + 0.5, then 2 + 0.5 + 1.5 / 2, then below 0.
         let output = || T::new(&[1, 3, 1], &[1.5f32, 3.25, 0.0]);
@@ -209,13 +209,13 @@ mod tests {
         assert!(text.contains("weights \"t1\" of type FLOAT64"), "{text}");
         let first = T::new(&[1, 1], &[1.5f32]);
         let input = Some(T::new(&[1, 1], &[1f32]));
-        check(BuiltinOp::RNN, 1, RNNParams::default().into(), &[vec![input], cell(float)].concat(), &[first]);
+        check(BuiltinOp::RNN, 1, RnnParams::default().into(), &[vec![input], cell(float)].concat(), &[first]);
     }
 
     #[test]
     fn two_directions() {
         let params = |merge_outputs| {
-            Params::from(BidirectionalSequenceRNNParams::default().merge_outputs(merge_outputs))
+            Params::from(BidirectionalSequenceRnnParams::default().merge_outputs(merge_outputs))
         };
         let input = Some(T::new(&[1, 2, 1], &[1f32, 2.0]));
         let inputs = [vec![input], cell(float), cell(float), vec![None; 3]].concat();

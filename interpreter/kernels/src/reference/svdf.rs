@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
-use delegraph_core::ops::svdf::SVDFParams;
+use delegraph_core::ops::svdf::SvdfParams;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
 use crate::common::pace::Pace;
@@ -41,7 +41,7 @@ struct Svdf {
 impl Svdf {
     fn new(cx: &PrepareContext<'_>) -> Result<Self> {
         let (input, time) = (cx.input(0)?.shape(), cx.input(2)?.shape());
-        let rank = usize::try_from(cx.params::<SVDFParams>()?.rank).unwrap_or(1);
+        let rank = usize::try_from(cx.params::<SvdfParams>()?.rank).unwrap_or(1);
         Ok(Svdf { batch: input[0], inputs: input[1], filters: time[0], memory: time[1], rank })
     }
 
@@ -81,7 +81,7 @@ impl Svdf {
 fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     check_bias_type::<f32>(cx, 3)?;
     let svdf = Svdf::new(cx)?;
-    let activation = float_activation(cx.params::<SVDFParams>()?.fused_activation_function);
+    let activation = float_activation(cx.params::<SvdfParams>()?.fused_activation_function);
     Ok(Box::new(move |cx| {
         let (input, feature) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?);
         let bias = cx.optional_input::<f32>(3)?;
@@ -105,7 +105,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     check_bias_type::<f32>(cx, 3)?;
     let svdf = Svdf::new(cx)?;
-    let p: &SVDFParams = cx.params()?;
+    let p: &SvdfParams = cx.params()?;
     let (activation, asymmetric) =
         (float_activation(p.fused_activation_function), p.asymmetric_quantize_inputs);
     let (feature_scale, time_scale) = (scale_zero_point(cx.input(1)?)?.0, scale_zero_point(cx.input(2)?)?.0);
@@ -172,8 +172,8 @@ mod tests {
     use crate::testing::{T, check, error};
 
     fn params(rank: i32) -> Params {
-        Params::SVDF(
-            SVDFParams::default()
+        Params::Svdf(
+            SvdfParams::default()
                 .rank(rank)
                 .fused_activation_function(Activation::None)
                 .asymmetric_quantize_inputs(false),

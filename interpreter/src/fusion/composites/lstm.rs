@@ -6,9 +6,9 @@
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, Subgraph, Tensor, TensorId};
-use delegraph_core::ops::control_flow::StableHLOCompositeParams;
+use delegraph_core::ops::control_flow::StableHloCompositeParams;
 use delegraph_core::ops::lstm::inputs::{BACKWARD, CELL, Cell, FORWARD};
-use delegraph_core::ops::lstm::{BidirectionalSequenceLSTMParams, UnidirectionalSequenceLSTMParams};
+use delegraph_core::ops::lstm::{BidirectionalSequenceLstmParams, UnidirectionalSequenceLstmParams};
 use delegraph_core::ops::pack::PackParams;
 use delegraph_core::ops::reshape::ReshapeParams;
 use delegraph_core::ops::slice::StridedSliceParams;
@@ -364,7 +364,7 @@ impl Lstm {
         sequence: &Shape,
     ) -> Outcome {
         let Body { subgraph, outputs } = body;
-        let params = StableHLOCompositeParams::default()
+        let params = StableHloCompositeParams::default()
             .name(format!("{}.fused", self.name))
             .decomposition_subgraph_index(i32::try_from(graph.new_subgraph(subgraph)).unwrap_or(i32::MAX))
             .composite_attributes(call.bytes.clone())
@@ -511,13 +511,13 @@ impl Body {
         let ids: Vec<TensorId> =
             outputs.iter().map(|shape| add(Tensor::new("y", TensorType::Float32, shape.clone()))).collect();
         let (op, params): (_, Params) = if bidirectional {
-            let params = BidirectionalSequenceLSTMParams::default()
+            let params = BidirectionalSequenceLstmParams::default()
                 .fused_activation_function(Activation::Tanh)
                 .merge_outputs(!apart)
                 .time_major(plan.time_major);
             (BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM, params.into())
         } else {
-            let params = UnidirectionalSequenceLSTMParams::default()
+            let params = UnidirectionalSequenceLstmParams::default()
                 .fused_activation_function(Activation::Tanh)
                 .time_major(plan.time_major);
             (BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM, params.into())

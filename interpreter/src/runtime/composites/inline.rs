@@ -62,7 +62,7 @@ impl Inliner<'_> {
     /// Inlines the selected calls; `None` if there are none. Tensors keep their numbers, nodes do not.
     pub(crate) fn run(&self, model: &Model) -> Result<Option<Inlined>> {
         let mut nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
-        if !nodes.any(|n| matches!(n.params(), Params::StableHLOComposite(_) | Params::Call(_))) {
+        if !nodes.any(|n| matches!(n.params(), Params::StableHloComposite(_) | Params::Call(_))) {
             return Ok(None);
         }
         let (mut subgraphs, mut origins, mut moved) = (Vec::new(), Vec::new(), Vec::new());
@@ -92,7 +92,7 @@ impl Inliner<'_> {
     /// Returns the subgraph that replaces `node`, if there is one.
     fn callee(&self, model: &Model, node: &Node, place: Place) -> Option<usize> {
         match node.params() {
-            Params::StableHLOComposite(_) => {
+            Params::StableHloComposite(_) => {
                 let composite = Composite::with_body(model, node)?;
                 composite.body.filter(|_| (self.composite)(&composite, place))
             }

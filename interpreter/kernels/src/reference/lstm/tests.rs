@@ -15,8 +15,8 @@ fn inputs(weights: impl Fn(f32) -> T, steps: usize) -> Vec<Option<T>> {
 }
 
 fn params(cell_clip: f32) -> Params {
-    Params::UnidirectionalSequenceLSTM(
-        UnidirectionalSequenceLSTMParams::default()
+    Params::UnidirectionalSequenceLstm(
+        UnidirectionalSequenceLstmParams::default()
             .fused_activation_function(Activation::None)
             .cell_clip(cell_clip)
             .proj_clip(0.0)
@@ -52,7 +52,7 @@ fn cell() -> Vec<Option<T>> {
 fn two_directions() {
     let op = BuiltinOp::BIDIRECTIONAL_SEQUENCE_LSTM;
     let params = |merge_outputs| {
-        let mut params = BidirectionalSequenceLSTMParams::default();
+        let mut params = BidirectionalSequenceLstmParams::default();
         (params.merge_outputs, params.time_major) = (merge_outputs, false);
         params.fused_activation_function = Activation::None;
         Params::from(params)
@@ -73,7 +73,7 @@ fn two_directions() {
 
 #[test]
 fn the_basic_cell() {
-    let params = || Params::from(LSTMParams::default().kernel_type(LstmKernelType::Basic));
+    let params = || Params::from(LstmParams::default().kernel_type(LstmKernelType::Basic));
     let operands = |ty: u8| -> Vec<Option<T>> {
         let (byte, half) = ((1.0 / 128.0, 128), (1.0 / 2048.0, 0));
         let quantized = |t: T, (scale, zero): (f32, i64)| Some(t.quantized(scale, zero));
@@ -172,7 +172,7 @@ fn integer_cell(wide: bool) -> Vec<Option<T>> {
 #[test]
 fn integer_cells() {
     for (wide, want) in [(true, [[2i8, -6], [2, -5], [2, -4]]), (false, [[-45, 0], [-68, 2], [-81, 4]])] {
-        let params = Params::from(LSTMParams::default().fused_activation_function(Activation::Tanh));
+        let params = Params::from(LstmParams::default().fused_activation_function(Activation::Tanh));
         let output = [T::new(&[1, 2], &[0i8; 2]).quantized(0.01, -4)];
         let resolver = crate::ReferenceOpResolver::new();
         let op = BuiltinOp::LSTM;
