@@ -142,7 +142,7 @@ fn every_op_that_accelerators_accept_is_claimed_as_they_do_or_has_a_reason() {
             }
         }
         let claimed = match alone(op) {
-            true => TensorType::ALL.into_iter().filter(|&ty| is_claimed(op, ty, &delegate)).collect(),
+            true => TensorType::ALL.iter().copied().filter(|&ty| is_claimed(op, ty, &delegate)).collect(),
             false => cases::claimed_types_anywhere(op, || Box::new(delegate.clone())),
         };
         let both: Vec<_> = types.iter().copied().filter(|ty| claimed.contains(ty)).collect();

@@ -9,7 +9,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::delegraph;
-use delegraph::core::ops::{DEFS, OptionsType, definition};
+use delegraph::core::ops::{DEFS, definition};
 use delegraph::core::{BuiltinOp, Op};
 use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph_conformance::cases;
@@ -53,10 +53,7 @@ fn every_op_of_the_table_is_defined_with_its_code_options_and_history() {
         let op = BuiltinOp(line.code);
         assert_eq!(op.variant_name(), Some(line.name));
         let def = definition(op).unwrap_or_else(|| panic!("{} has no definition", line.name));
-        let options = match def.codec.ty {
-            OptionsType::None => "-".to_owned(),
-            other => other.to_string(),
-        };
+        let options = def.codec.options_table().unwrap_or("-");
         assert_eq!(options, line.options, "{}", line.name);
         let (recorded, later): (Vec<_>, Vec<_>) =
             def.history.iter().copied().partition(|(_, release)| numbers(release) <= newest);
@@ -135,8 +132,8 @@ fn the_schema_names_the_version_of_each_field() {
         }
     }
     let mut above = 0;
-    for def in DEFS.iter().filter(|def| def.codec.ty != OptionsType::None) {
-        let fields = &found[def.codec.ty.to_string().as_str()];
+    for (def, table) in DEFS.iter().filter_map(|def| Some((def, def.codec.options_table()?))) {
+        let fields = &found[table];
         for field in def.codec.fields {
             // The name of a field that is a Rust keyword has an underscore.
             let name = field.name.trim_end_matches('_');

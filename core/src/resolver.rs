@@ -76,7 +76,7 @@ pub trait OpResolver: Send + Sync {
     fn find(&self, op: &Op, version: u32) -> Option<&Registration>;
 
     /// Returns the version ranges registered for `op`, for error messages and the support table.
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)>;
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>>;
 }
 
 /// A resolver to which registrations are added. A later registration wins for its versions; ops without a registration
@@ -168,17 +168,24 @@ impl OpResolver for MutableOpResolver {
         own.map(|(_, registration)| registration).or_else(|| self.next.as_ref()?.find(op, version))
     }
 
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
-        let own = self.table.get(op).into_iter().flatten().map(|(r, _)| (*r.start(), *r.end()));
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>> {
+        let own = self.table.get(op).into_iter().flatten().map(|(range, _)| range.clone());
         let mut all: Vec<_> = own.chain(self.next.iter().flat_map(|next| next.versions(op))).collect();
-        all.sort_unstable();
+        all.sort_unstable_by_key(|range| (*range.start(), *range.end()));
         all.dedup();
         all
     }
 }
 
-/// The versions of a registration: `1..=2`, a single version, or `()` for version 1.
-pub trait VersionRange {
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for std::ops::RangeInclusive<u32> {}
+    impl Sealed for u32 {}
+    impl Sealed for () {}
+}
+
+/// The versions of a registration: `1..=2`, a single version, or `()` for version 1. Other crates cannot implement it.
+pub trait VersionRange: sealed::Sealed {
     /// Returns the range.
     fn range(self) -> RangeInclusive<u32>;
 }
@@ -212,7 +219,7 @@ pub fn newest_runtime() -> &'static str {
 }
 
 /// Compares releases by their numbers: 2.9.1 comes before 2.10.0, and 2.9 is 2.9.0.
-pub fn compare_runtimes(a: &str, b: &str) -> Ordering {
+pub(crate) fn compare_runtimes(a: &str, b: &str) -> Ordering {
     let numbers = |release: &str| {
         let number = |part: &str| {
             let digits = part.bytes().take_while(u8::is_ascii_digit);
@@ -227,15 +234,23 @@ pub fn compare_runtimes(a: &str, b: &str) -> Ordering {
     numbers(a).cmp(&numbers(b))
 }
 
-/// Returns the oldest TFLite release that runs every op of `model` at its version, according to the op table; `None` if
-/// the table contains none of them. The flag is false if the table lacks some of them: the release is then a lower
-/// bound.
-pub fn required_runtime(model: &Model) -> (Option<&'static str>, bool) {
+/// The TFLite release that a model requires, as [`required_runtime`] finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequiredRuntime {
+    /// The oldest release that runs every op; `None` if the op table contains none of the ops.
+    pub release: Option<&'static str>,
+    /// Whether the op table contains every builtin op at its version. Otherwise `release` is a lower bound.
+    pub complete: bool,
+}
+
+/// Returns the oldest TFLite release that runs every op of `model` at its version, according to the op table.
+pub fn required_runtime(model: &Model) -> RequiredRuntime {
     required_by(model.subgraphs())
 }
 
 /// As [`required_runtime`], for subgraphs.
-pub(crate) fn required_by(subgraphs: &[Subgraph]) -> (Option<&'static str>, bool) {
+pub(crate) fn required_by(subgraphs: &[Subgraph]) -> RequiredRuntime {
     let mut newest: Option<&'static str> = None;
     let mut complete = true;
     for node in subgraphs.iter().flat_map(Subgraph::nodes) {
@@ -249,7 +264,7 @@ pub(crate) fn required_by(subgraphs: &[Subgraph]) -> (Option<&'static str>, bool
             None => complete &= node.op().builtin().is_none(),
         }
     }
-    (newest, complete)
+    RequiredRuntime { release: newest, complete }
 }
 
 /// `min_runtime_version` of the model's metadata, if it is newer than the newest release of the op table.
@@ -305,7 +320,7 @@ pub fn check_resolved(model: &Model, resolver: &dyn OpResolver) -> Result<(), Un
 }
 
 fn describe(op: &Op, version: u32, resolver: &dyn OpResolver) -> UnresolvedOp {
-    let registered = merged(resolver.versions(op));
+    let registered = merged_versions(resolver.versions(op));
     let definition = op.builtin().and_then(ops::definition);
     let reason = match op {
         Op::Custom(_) if registered.is_empty() => UnresolvedReason::MissingCustom,
@@ -315,7 +330,7 @@ fn describe(op: &Op, version: u32, resolver: &dyn OpResolver) -> UnresolvedOp {
         _ if registered.is_empty() => UnresolvedReason::NotImplemented,
         _ => UnresolvedReason::Version,
     };
-    let known = definition.and_then(|d| Some((d.history.first()?.0, d.history.last()?.0)));
+    let known = definition.and_then(|d| Some(d.history.first()?.0..=d.history.last()?.0));
     UnresolvedOp {
         op: op.clone(),
         version,
@@ -327,14 +342,16 @@ fn describe(op: &Op, version: u32, resolver: &dyn OpResolver) -> UnresolvedOp {
     }
 }
 
-/// Ranges of versions, ascending, as few as possible.
-pub fn merged(mut ranges: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
-    ranges.sort_unstable();
-    let mut result: Vec<(u32, u32)> = Vec::new();
-    for (low, high) in ranges {
+/// Returns the same versions in as few ranges as possible, ascending.
+pub fn merged_versions(mut ranges: Vec<RangeInclusive<u32>>) -> Vec<RangeInclusive<u32>> {
+    ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
+    let mut result: Vec<RangeInclusive<u32>> = Vec::new();
+    for range in ranges {
         match result.last_mut() {
-            Some(last) if low <= last.1.saturating_add(1) => last.1 = last.1.max(high),
-            _ => result.push((low, high)),
+            Some(last) if *range.start() <= last.end().saturating_add(1) => {
+                *last = *last.start()..=*last.end().max(range.end());
+            }
+            _ => result.push(range),
         }
     }
     result
@@ -366,7 +383,7 @@ mod tests {
         assert!(!resolver.find(&add, 1).unwrap().overrides_builtin());
         assert!(resolver.find(&add, 2).unwrap().overrides_builtin());
         assert!(resolver.find(&add, 4).is_none());
-        assert_eq!(resolver.versions(&add), [(1, 3), (2, 2)]);
+        assert_eq!(resolver.versions(&add), [1..=3, 2..=2]);
         assert!(resolver.find(&Op::custom("Sin"), 1).is_some());
         assert!(resolver.find(&Op::custom("Sin"), 2).is_none());
     }
@@ -383,6 +400,6 @@ mod tests {
 
     #[test]
     fn ranges_of_versions_merge() {
-        assert_eq!(merged(vec![(3, 3), (1, 2), (5, 6), (1, 1)]), [(1, 3), (5, 6)]);
+        assert_eq!(merged_versions(vec![3..=3, 1..=2, 5..=6, 1..=1]), [1..=3, 5..=6]);
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use delegraph::TensorType;
-use delegraph::core::ops::{DEFS, OpDef, OptionsType, definition};
-use delegraph::core::resolver::merged;
+use delegraph::core::ops::{DEFS, OpDef, definition};
+use delegraph::core::resolver::merged_versions;
 use delegraph::core::{BuiltinOp, Op, OpResolver};
 use delegraph::delegate_api::VersionTable;
 #[cfg(feature = "wgpu")]
@@ -19,7 +19,7 @@ use super::delegates::Choice;
 use super::failure::{Exit, Failure};
 use super::kernels::Kernels;
 use super::output::{Document, Output};
-use super::text::raw_name;
+use super::text::{bounds, raw_name};
 
 /// List the ops and versions that each backend runs, as Markdown or JSON
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ struct OpLine {
     /// The name of the op's file in every crate; none for custom ops.
     family: Option<&'static str>,
     /// The options table of the format, and its fields.
-    options: Option<String>,
+    options: Option<&'static str>,
     params: Vec<Param>,
     /// Every known version of the op, with the TFLite release that first had it.
     history: Vec<(u32, &'static str)>,
@@ -77,7 +77,7 @@ enum Backend {
 impl Backend {
     fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
         match self {
-            Backend::Kernels(resolver) => merged(resolver.versions(op)),
+            Backend::Kernels(resolver) => merged_versions(resolver.versions(op)).iter().map(bounds).collect(),
             Backend::Delegate(table, _) => {
                 let known = op.builtin().and_then(definition).and_then(|def| def.history.first());
                 let lowest = known.map_or(1, |(version, _)| *version);
@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         op: raw_name(op),
         code: op.builtin().map(|code| code.0),
         family: def.map(|d| d.family),
-        options: def.filter(|d| d.codec.ty != OptionsType::None).map(|d| d.codec.ty.to_string()),
+        options: def.and_then(|d| d.codec.options_table()),
         params: def.map_or_else(Vec::new, |d| {
             d.codec.fields.iter().map(|f| Param { name: f.name, since: f.since }).collect()
         }),
@@ -163,8 +163,8 @@ fn backend(choice: &Choice, kernels: &Kernels) -> Result<Backend, Failure> {
 /// The reason why the CPU kernels run other versions of an op than TFLite's releases.
 fn note(def: &OpDef) -> Option<&'static str> {
     let op = Op::Builtin(def.op);
-    let kernels = merged(BuiltinOpResolver::new().versions(&op));
-    let released = merged(def.history.iter().map(|(version, _)| (*version, *version)).collect());
+    let kernels = merged_versions(BuiltinOpResolver::new().versions(&op));
+    let released = merged_versions(def.history.iter().map(|(version, _)| *version..=*version).collect());
     // The only op that TFLite's version map assigns to a release whose resolvers do not register it.
     if def.op == BuiltinOp::STABLEHLO_CBRT {
         return Some(
@@ -211,7 +211,8 @@ impl Document for Ops {
         text += "|\n|---|---|";
         text += &"---|".repeat(self.delegates.len() + groups.len() + 1);
         for op in &self.ops {
-            let known: Vec<(u32, u32)> = merged(op.history.iter().map(|(v, _)| (*v, *v)).collect());
+            let known = merged_versions(op.history.iter().map(|(v, _)| *v..=*v).collect());
+            let known: Vec<_> = known.iter().map(bounds).collect();
             let cells =
                 self.delegates.iter().map(|d| op.versions.get(d).map_or(String::new(), |v| ranges(v)));
             let cells = cells.collect::<Vec<_>>().join(" | ");

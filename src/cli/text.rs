@@ -2,7 +2,7 @@
 
 use crate::documents::versions::UnderstatedLine;
 
-pub(crate) use crate::documents::text::raw_name;
+pub(crate) use crate::documents::text::{bounds, raw_name};
 
 /// Returns a count with its noun: `1 node`, `2 nodes`.
 pub(crate) fn plural(n: usize, what: &str) -> String {

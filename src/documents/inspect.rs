@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::options::{self, CustomOptions};
-use super::text::raw_name;
+use super::text::{bounds, raw_name};
 use super::unresolved::unresolved_op;
 use super::versions::{UnderstatedLine, understated};
 use crate::Model;
 use crate::core::error::{UnresolvedOp, UnresolvedOps};
 use crate::core::ops::definition;
-use crate::core::resolver::{merged, newer_runtime, newest_runtime, required_runtime};
+use crate::core::resolver::{merged_versions, newer_runtime, newest_runtime, required_runtime};
 use crate::core::{Op, OpResolver, Quantization, Tensor, TensorId};
 
 /// The contents of a model, and its requirements.
@@ -134,7 +134,7 @@ pub fn inspect(
 ) -> Inspection {
     let missing = unresolved.map_or(&[][..], |u| &u.ops);
     let ops = ops(model, resolver, missing);
-    let (required, complete) = required_runtime(model);
+    let required = required_runtime(model);
     let lines = |subgraph: usize, ids: &[TensorId]| -> Vec<TensorLine> {
         ids.iter().map(|id| line(model.subgraphs()[subgraph].tensor(*id), *id, None)).collect()
     };
@@ -146,8 +146,8 @@ pub fn inspect(
         description: model.description().to_owned(),
         sizes: sizes(model),
         runtime: Runtime {
-            required,
-            complete,
+            required: required.release,
+            complete: required.complete,
             metadata: model.min_runtime_version().map(Into::into),
             newest_known: newest_runtime(),
             newer_than_known: newer_runtime(model).is_some(),
@@ -212,6 +212,7 @@ fn kind(quantization: &Quantization) -> Option<String> {
         Quantization::Blockwise { block_size, .. } => Some(format!("in blocks of {block_size}")),
         Quantization::MultiAxis { dimensions, .. } => Some(format!("along dimensions {dimensions:?}")),
         Quantization::Custom(custom) => Some(format!("custom, {} B", custom.len())),
+        _ => Some("of an unknown kind".into()),
     }
 }
 
@@ -230,7 +231,7 @@ fn ops(model: &Model, resolver: &dyn OpResolver, missing: &[UnresolvedOp]) -> Ve
             op: raw_name(op),
             version,
             count,
-            registered: merged(resolver.versions(op)),
+            registered: merged_versions(resolver.versions(op)).iter().map(bounds).collect(),
             min_runtime: definition.and_then(|d| d.min_runtime(version)),
             resolved: missing.is_none(),
             why: missing.map(UnresolvedOp::why),
@@ -274,7 +275,7 @@ fn quantization(model: &Model) -> QuantizationCounts {
             Some(Quantization::Affine(_)) => &mut counts.per_tensor,
             Some(Quantization::Blockwise { .. }) => &mut counts.blockwise,
             Some(Quantization::MultiAxis { .. }) => &mut counts.multi_axis,
-            Some(Quantization::Custom(_)) => &mut counts.custom,
+            Some(_) => &mut counts.custom,
         };
         *count += 1;
         counts.sparse += usize::from(tensor.sparsity().is_some());

@@ -1,5 +1,7 @@
 //! Words and numbers of documents.
 
+use std::ops::RangeInclusive;
+
 use crate::core::Op;
 
 /// Returns an op's name as stored in the file, for JSON. [`Display`](std::fmt::Display) of an op escapes it.
@@ -8,6 +10,11 @@ pub(crate) fn raw_name(op: &Op) -> String {
         Op::Custom(name) => format!("custom op \"{name}\""),
         op => op.to_string(),
     }
+}
+
+/// Returns the bounds of a range of versions, which stand for it in JSON.
+pub(crate) fn bounds(range: &RangeInclusive<u32>) -> (u32, u32) {
+    (*range.start(), *range.end())
 }
 
 /// Returns a number of bytes: `17 B`, `1.25 KiB`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::text::raw_name;
+use super::text::{bounds, raw_name};
 use crate::core::error::{UnresolvedNode, UnresolvedOp};
 
 /// Returns an op without a kernel, for machines.
@@ -11,8 +11,8 @@ pub(crate) fn unresolved_op(op: &UnresolvedOp) -> Value {
         "op": raw_name(&op.op),
         "version": op.version,
         "reason": format!("{:?}", op.reason),
-        "registered": op.registered,
-        "known": op.known,
+        "registered": op.registered.iter().map(bounds).collect::<Vec<_>>(),
+        "known": op.known.as_ref().map(bounds),
         "min_runtime": op.min_runtime,
         "why": op.why(),
         "nodes": op.nodes.iter().map(unresolved_node).collect::<Vec<_>>(),

@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn every_type_has_a_number() {
-        for ty in TensorType::ALL {
+        for &ty in TensorType::ALL {
             assert_eq!(TYPES.get(number(ty) as usize - 1).map(|(own, _)| *own), Some(ty));
         }
         assert_eq!(

@@ -1,5 +1,6 @@
 //! The kernels that all interpreters of a process share: their tables take about 60 KiB.
 
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use delegraph::core::{Op, OpResolver};
@@ -13,7 +14,7 @@ impl OpResolver for Shared {
         self.0.find(op, version)
     }
 
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>> {
         self.0.versions(op)
     }
 }

@@ -27,7 +27,7 @@ fn create(options: &PluginOptions) -> Result<Simple<CpuDelegate>, CreateError> {
     // An op that is left to the runtime.
     let without = options.get("without").unwrap_or_default();
     let resolver = BuiltinOpResolver::new();
-    let newest = |op: Op| Some((op.builtin()?, resolver.versions(&op).last()?.1));
+    let newest = |op: Op| Some((op.builtin()?, *resolver.versions(&op).last()?.end()));
     let table: Vec<_> = DEFS
         .iter()
         .filter(|def| def.op.variant_name() != Some(without))

@@ -485,8 +485,8 @@ fn quantization(raw: &abi::Quantization) -> Result<Option<Quantization>> {
             // SAFETY: not null and aligned, and of the declared kind.
             let blocks = unsafe { &*blocks };
             Ok(Some(Quantization::Blockwise {
-                scales: raw::length(blocks.scale, "its scales")?,
-                zero_points: usize::try_from(blocks.zero_point).ok(),
+                scales: TensorId(raw::length(blocks.scale, "its scales")?),
+                zero_points: usize::try_from(blocks.zero_point).ok().map(TensorId),
                 block_size: raw::length(blocks.block_size, "its blocks")?,
             }))
         }

@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(tensor_type(9), Ok(TensorType::Int8));
         assert_eq!(tensor_type(10), Ok(TensorType::Float16));
         assert_eq!(tensor_type(23), Ok(TensorType::Float8E5M2));
-        assert!(TensorType::ALL.into_iter().all(|ty| tensor_type(type_code(ty)) == Ok(ty)));
+        assert!(TensorType::ALL.iter().copied().all(|ty| tensor_type(type_code(ty)) == Ok(ty)));
         assert!(tensor_type(0).is_err() && tensor_type(24).is_err() && tensor_type(-1).is_err());
     }
 }

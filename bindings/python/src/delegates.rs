@@ -318,5 +318,6 @@ fn param<'py>(py: Python<'py>, value: &ParamValue<'_>) -> PyResult<Bound<'py, Py
         ParamValue::Ints(values) => PyList::new(py, values.iter())?.into_any(),
         ParamValue::Floats(values) => PyList::new(py, values.iter())?.into_any(),
         ParamValue::Enums(values) => PyList::new(py, values.iter().map(|(_, name)| name))?.into_any(),
+        other => PyString::new(py, &format!("{other:?}")).into_any(),
     })
 }

@@ -197,7 +197,8 @@ impl State {
                     || graph.outputs().contains(&id)
                     || graph.inputs().contains(&id)
             }
-            Placement::Released | Placement::None => false,
+            // Released, not allocated yet, or in a place that this module does not know.
+            _ => false,
         };
         if known {
             return Value::Known(tensor, tensor.bytes());

@@ -370,7 +370,8 @@ impl Case {
         };
         for graph in model.subgraphs() {
             for t in graph.tensors() {
-                add(&(t.ty(), t.shape(), t.quantization(), t.sparsity(), t.is_variable(), model.constant(t)));
+                let quantization = t.quantization().map(Fingerprinted);
+                add(&(t.ty(), t.shape(), quantization, t.sparsity(), t.is_variable(), model.constant(t)));
             }
             for n in graph.nodes() {
                 add(&(n.op(), n.version(), given(n), n.inputs(), n.outputs(), n.intermediates()));
@@ -546,6 +547,31 @@ pub struct Computed {
     pub quantized: bool,
     /// The elements.
     pub bytes: Vec<u8>,
+}
+
+/// A quantization in the form that fingerprints contain: tensors by their bare indices.
+struct Fingerprinted<'a>(&'a Quantization);
+
+impl fmt::Debug for Fingerprinted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = |tensor: &TensorId| tensor.0;
+        match self.0 {
+            Quantization::Blockwise { scales, zero_points, block_size } => f
+                .debug_struct("Blockwise")
+                .field("scales", &scales.0)
+                .field("zero_points", &zero_points.as_ref().map(id))
+                .field("block_size", block_size)
+                .finish(),
+            Quantization::MultiAxis { scales, zero_points, block_size, dimensions } => f
+                .debug_struct("MultiAxis")
+                .field("scales", &scales.0)
+                .field("zero_points", &zero_points.as_ref().map(id))
+                .field("block_size", block_size)
+                .field("dimensions", dimensions)
+                .finish(),
+            other => other.fmt(f),
+        }
+    }
 }
 
 /// The params that differ from their defaults, by name, so that new params of later versions do not change the

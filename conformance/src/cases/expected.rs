@@ -147,5 +147,5 @@ fn types(line: &str) -> Option<(BuiltinOp, BTreeSet<TensorType>)> {
 }
 
 fn type_named(name: &str) -> Option<TensorType> {
-    TensorType::ALL.into_iter().find(|t| t.name() == name)
+    TensorType::ALL.iter().copied().find(|t| t.name() == name)
 }

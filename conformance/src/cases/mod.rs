@@ -7,6 +7,7 @@
 //! outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
 use delegraph_core::ops::definition;
@@ -169,7 +170,7 @@ pub fn claimed_types_anywhere(op: BuiltinOp, delegate: impl Fn() -> Box<dyn Dele
     let mut types: BTreeSet<TensorType> = claimed_types(op, &delegate).into_iter().collect();
     let mut tried = BTreeSet::new();
     for case in listed_once().iter().filter(|c| c.op == op) {
-        for ty in TensorType::ALL {
+        for &ty in TensorType::ALL {
             if let Some(case) = case.retyped(ty).filter(|_| !types.contains(&ty))
                 && tried.insert((ty, case.operand_types()))
                 && case.is_taken_over(&delegate)
@@ -206,7 +207,7 @@ impl OpResolver for Shared {
         self.0.find(op, version)
     }
 
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>> {
         self.0.versions(op)
     }
 }

@@ -441,8 +441,7 @@ impl Operand {
             let count = self.shape.elements() / block;
             let scales: Vec<half::f16> = (0..count).map(|i| block_scale(affine.scales[0], i)).collect();
             let scales = graph.constant(&format!("{name}_scales"), [count], &scales);
-            let quantization =
-                Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: block };
+            let quantization = Quantization::Blockwise { scales, zero_points: None, block_size: block };
             graph.quantize(id, quantization);
         } else if let Some(quantization) = &self.quantization {
             graph.quantize(id, quantization.clone());

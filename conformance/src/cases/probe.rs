@@ -11,7 +11,7 @@ pub fn probes(cases: &[Case]) -> Vec<Case> {
     let mut seen = BTreeSet::new();
     let mut probes = Vec::new();
     for case in cases {
-        for ty in TensorType::ALL {
+        for &ty in TensorType::ALL {
             if let Some(mut probe) = case.retyped(ty)
                 && seen.insert((case.op.0, probe.operand_types()))
             {

@@ -1,5 +1,6 @@
 //! Versions: the declared maximum, and nodes above it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use delegraph_core::ops::definition;
@@ -60,11 +61,11 @@ struct AnyVersion(ReferenceOpResolver);
 
 impl OpResolver for AnyVersion {
     fn find(&self, op: &Op, version: u32) -> Option<&Registration> {
-        let (_, newest) = self.0.versions(op).into_iter().max_by_key(|(_, to)| *to)?;
+        let newest = self.0.versions(op).iter().map(|range| *range.end()).max()?;
         self.0.find(op, version.min(newest))
     }
 
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>> {
         self.0.versions(op)
     }
 }

@@ -1,6 +1,7 @@
 //! Ops of a model that no registered kernel can run: which, why, where, and what to do.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::prefix;
@@ -58,9 +59,9 @@ pub struct UnresolvedOp {
     /// Why it has no kernel.
     pub reason: UnresolvedReason,
     /// The ranges of versions that are registered, ascending and merged.
-    pub registered: Vec<(u32, u32)>,
+    pub registered: Vec<RangeInclusive<u32>>,
     /// The lowest and the highest version of the op that the op table knows, if it knows the op.
-    pub known: Option<(u32, u32)>,
+    pub known: Option<RangeInclusive<u32>>,
     /// The TFLite release that first had this op and version, if the op table knows the version.
     pub min_runtime: Option<&'static str>,
     /// Every node that uses it.
@@ -72,15 +73,15 @@ impl UnresolvedOp {
     pub fn why(&self) -> String {
         let registered = Ranges(&self.registered);
         // The op table's entry for the version determines the advice.
-        let history = match (self.min_runtime, self.known) {
+        let history = match (self.min_runtime, &self.known) {
             (Some(release), _) => format!("TFLite has it since {release}; "),
-            (None, Some((low, high))) => {
+            (None, Some(known)) => {
                 let what = match self.version {
-                    version if version > high => "newer than any version that this build knows",
-                    version if version < low => "older than any version that exists",
+                    version if version > *known.end() => "newer than any version that this build knows",
+                    version if version < *known.start() => "older than any version that exists",
                     _ => "not a version that exists",
                 };
-                format!("{what} ({}); ", Ranges(&[(low, high)]))
+                format!("{what} ({}); ", Ranges(std::slice::from_ref(known)))
             }
             (None, None) => String::new(),
         };
@@ -116,11 +117,12 @@ impl fmt::Display for UnresolvedOp {
 }
 
 /// Ranges of versions as text: `1 to 3, 5`.
-struct Ranges<'a>(&'a [(u32, u32)]);
+struct Ranges<'a>(&'a [RangeInclusive<u32>]);
 
 impl fmt::Display for Ranges<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (low, high)) in self.0.iter().enumerate() {
+        for (i, range) in self.0.iter().enumerate() {
+            let (low, high) = (range.start(), range.end());
             let comma = if i == 0 { "" } else { ", " };
             if low == high { write!(f, "{comma}{low}")? } else { write!(f, "{comma}{low} to {high}")? }
         }
@@ -161,7 +163,7 @@ impl UnresolvedOps {
                         printable(name)
                     )
                 }
-                (_, UnresolvedReason::Version) if op.known.is_some_and(|(low, _)| version < low) => {
+                (_, UnresolvedReason::Version) if op.known.as_ref().is_some_and(|known| version < *known.start()) => {
                     "convert the model again: no TFLite runtime has such a version".into()
                 }
                 (Op::Builtin(_), UnresolvedReason::UnknownBuiltin) => {

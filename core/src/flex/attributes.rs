@@ -19,6 +19,7 @@ pub struct Attributes(Vec<(String, Attribute)>);
 
 /// A value in [`Attributes`].
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Attribute {
     /// Nothing.
     Null,

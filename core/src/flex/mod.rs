@@ -254,8 +254,12 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// A type that an option can be read as.
-pub trait FromValue<'a>: Sized {
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type that an option can be read as. Other crates cannot implement it.
+pub trait FromValue<'a>: Sized + sealed::Sealed {
     /// Returns the wanted type, in words: "a whole number".
     fn wanted() -> String;
 
@@ -266,6 +270,7 @@ pub trait FromValue<'a>: Sized {
 
 macro_rules! whole_numbers {
     ($($ty:ty),+) => {$(
+        impl sealed::Sealed for $ty {}
         impl<'a> FromValue<'a> for $ty {
             fn wanted() -> String {
                 format!("a whole number from {} to {}", <$ty>::MIN, <$ty>::MAX)
@@ -283,6 +288,7 @@ macro_rules! whole_numbers {
 }
 whole_numbers!(i8, i16, i32, i64, u8, u16, u32, u64, usize);
 
+impl sealed::Sealed for f64 {}
 impl<'a> FromValue<'a> for f64 {
     fn wanted() -> String {
         "a number".into()
@@ -298,6 +304,7 @@ impl<'a> FromValue<'a> for f64 {
     }
 }
 
+impl sealed::Sealed for f32 {}
 impl<'a> FromValue<'a> for f32 {
     fn wanted() -> String {
         f64::wanted()
@@ -310,6 +317,7 @@ impl<'a> FromValue<'a> for f32 {
 
 macro_rules! plain {
     ($($ty:ty, $wanted:literal, $pattern:pat => $value:expr;)+) => {$(
+        impl<'a> sealed::Sealed for $ty {}
         impl<'a> FromValue<'a> for $ty {
             fn wanted() -> String {
                 $wanted.into()
@@ -332,6 +340,7 @@ plain! {
     Map<'a>, "a map", Value::Map(v) => *v;
 }
 
+impl sealed::Sealed for Value<'_> {}
 impl<'a> FromValue<'a> for Value<'a> {
     fn wanted() -> String {
         "a value".into()
@@ -342,6 +351,7 @@ impl<'a> FromValue<'a> for Value<'a> {
     }
 }
 
+impl<T: sealed::Sealed> sealed::Sealed for Vec<T> {}
 impl<'a, T: FromValue<'a>> FromValue<'a> for Vec<T> {
     fn wanted() -> String {
         format!("a list, each of it {}", T::wanted())

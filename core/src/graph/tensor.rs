@@ -284,8 +284,21 @@ impl Tensor {
     }
 }
 
-/// Conversion to a tensor's quantization: from a quantization, a handle to one, or an `Option` of a handle.
-pub trait IntoQuantization {
+mod sealed {
+    use std::sync::Arc;
+
+    use crate::types::Quantization;
+
+    pub trait Sealed {}
+    impl Sealed for Quantization {}
+    impl Sealed for Arc<Quantization> {}
+    impl Sealed for Option<Quantization> {}
+    impl Sealed for Option<Arc<Quantization>> {}
+}
+
+/// Conversion to a tensor's quantization: from a quantization, a handle to one, or an `Option` of either. Other crates
+/// cannot implement it.
+pub trait IntoQuantization: sealed::Sealed {
     /// Returns the quantization, or `None` for a tensor that is not quantized.
     fn into_quantization(self) -> Option<Arc<Quantization>>;
 }

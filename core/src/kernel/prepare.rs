@@ -259,11 +259,11 @@ impl<'a> PrepareContext<'a> {
     ///
     /// # Errors
     /// If there is none, or its data is not constant.
-    pub fn quantization_tensor(&self, index: usize) -> Result<&RuntimeTensor> {
+    pub fn quantization_tensor(&self, id: TensorId) -> Result<&RuntimeTensor> {
         // Files do not store data without elements.
         let holds = |tensor: &&RuntimeTensor| tensor.is_constant() || tensor.shape.elements() == 0;
-        let tensor = self.tensors.get(index).filter(holds);
-        tensor.ok_or_else(|| Error::InvalidNode(format!("tensor {index} holds no constant scales")))
+        let tensor = self.tensors.get(id.0).filter(holds);
+        tensor.ok_or_else(|| Error::InvalidNode(format!("tensor {} holds no constant scales", id.0)))
     }
 
     /// Output `i`.

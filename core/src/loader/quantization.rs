@@ -3,14 +3,15 @@
 use super::{Buffers, Invalid, index_in, invalid};
 use crate::graph::Tensor;
 use crate::schema;
-use crate::types::Shape;
 use crate::types::quantization::{Affine, MinMax, Quantization};
+use crate::types::{Shape, TensorId};
 
 pub(super) fn read(
     table: &schema::QuantizationParameters<'_>,
     shape: &Shape,
 ) -> Result<Option<Quantization>, Invalid> {
     let index = |i: i32| usize::try_from(i).ok();
+    let id = |i: i32| index(i).map(TensorId);
     match table.details_type() {
         schema::QuantizationDetails::NONE => affine(table),
         schema::QuantizationDetails::CustomQuantization => {
@@ -21,7 +22,7 @@ pub(super) fn read(
             let Some(blocks) = table.details_as_blockwise_quantization() else {
                 return invalid!("blockwise quantization without its details");
             };
-            let (Some(scales), Some(block_size)) = (index(blocks.scales()), positive(blocks.block_size()))
+            let (Some(scales), Some(block_size)) = (id(blocks.scales()), positive(blocks.block_size()))
             else {
                 return invalid!(
                     "blockwise quantization names tensor {} as its scales and {} as its block size",
@@ -29,13 +30,13 @@ pub(super) fn read(
                     blocks.block_size()
                 );
             };
-            Ok(Some(Quantization::Blockwise { scales, zero_points: index(blocks.zero_points()), block_size }))
+            Ok(Some(Quantization::Blockwise { scales, zero_points: id(blocks.zero_points()), block_size }))
         }
         schema::QuantizationDetails::MultiAxisQuantization => {
             let Some(axes) = table.details_as_multi_axis_quantization() else {
                 return invalid!("multi-axis quantization without its details");
             };
-            let (Some(scales), Some(block_size)) = (index(axes.scales()), index(axes.block_size())) else {
+            let (Some(scales), Some(block_size)) = (id(axes.scales()), index(axes.block_size())) else {
                 return invalid!(
                     "multi-axis quantization names tensor {} as its scales and {} as its block size",
                     axes.scales(),
@@ -46,7 +47,7 @@ pub(super) fn read(
             let dimensions =
                 dimensions.map(|dim| index_in(dim, shape.rank(), "its quantized dimension", "dimension"));
             let dimensions = dimensions.collect::<Result<_, _>>()?;
-            let zero_points = index(axes.zero_points());
+            let zero_points = id(axes.zero_points());
             Ok(Some(Quantization::MultiAxis { scales, zero_points, block_size, dimensions }))
         }
         other => invalid!("unknown kind {} of quantization details", other.0),
@@ -90,7 +91,7 @@ pub(super) fn drop_default_zero_points(tensors: &mut [Tensor]) {
     let Some(zeros) = tensors.first() else { return };
     let (constant, count) = (zeros.is_constant(), zeros.shape().elements());
     for tensor in tensors {
-        let Some(Quantization::Blockwise { scales, zero_points: Some(0), block_size }) =
+        let Some(Quantization::Blockwise { scales, zero_points: Some(TensorId(0)), block_size }) =
             tensor.quantization()
         else {
             continue;

@@ -7,11 +7,12 @@ use flatbuffers::{FlatBufferBuilder, UnionWIPOffset, Vector, WIPOffset};
 
 use super::value::FieldKind;
 use super::{Params, ReadError, TensorType, WrongParams};
+use crate::error::Error;
 use crate::schema::{self, BuiltinOptions, BuiltinOptions2};
 
 /// The member of the format's two options unions that holds the options of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OptionsType {
+pub(crate) enum OptionsType {
     /// The op has no options table.
     None,
     /// A member of the first union.
@@ -49,8 +50,7 @@ pub struct FieldInfo {
 /// The storage of an op's params in a file.
 #[derive(Clone, Copy)]
 pub struct Codec {
-    /// The options table.
-    pub ty: OptionsType,
+    pub(crate) ty: OptionsType,
     /// The params, in the order of the members of `c_struct`.
     pub fields: &'static [FieldInfo],
     /// The structure of LiteRT's C interface (`builtin_op_data.h`) that holds the params; `None` if there is none, or
@@ -84,12 +84,22 @@ impl Codec {
         Codec { ty, fields: &[], c_struct: None, read: |_| Ok(Params::None), write: write_empty }
     }
 
+    /// Returns the name of the options table in the schema: `Conv2DOptions`; `None` if the op has no options table.
+    pub fn options_table(&self) -> Option<&'static str> {
+        match self.ty {
+            OptionsType::None => None,
+            OptionsType::First(ty) => ty.variant_name(),
+            OptionsType::Second(ty) => ty.variant_name(),
+        }
+    }
+
     /// Returns the params of an operator without options.
     ///
     /// # Errors
     /// A default of the schema is invalid; a test checks this for every op.
-    pub fn defaults(&self) -> Result<Params, ReadError> {
-        (self.read)(&Options(defaults()?))
+    pub fn defaults(&self) -> crate::error::Result<Params> {
+        let params = defaults().and_then(|operator| (self.read)(&Options(operator)));
+        params.map_err(|error| Error::InvalidNode(error.to_string()))
     }
 
     /// Returns the params of an operator.

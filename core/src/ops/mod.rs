@@ -21,7 +21,8 @@ mod testing;
 pub mod transform_tensor;
 pub mod transpose_conv_bias;
 mod value;
-pub use codec::{Codec, FieldInfo, OptionsType};
+pub(crate) use codec::OptionsType;
+pub use codec::{Codec, FieldInfo};
 use codec::{enums, options};
 pub use infer::{
     Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, axis_in,
@@ -253,6 +254,7 @@ params! {
 }
 
 /// The definition of a builtin op.
+#[non_exhaustive]
 pub struct OpDef {
     /// The op.
     pub op: BuiltinOp,
@@ -310,7 +312,7 @@ pub fn definition(op: BuiltinOp) -> Option<&'static OpDef> {
 
 /// Why a node's params could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub(crate) enum ReadError {
     /// The node carries another op's options.
     #[error("it has {found}, but its op needs {wanted}")]
     WrongOptions {

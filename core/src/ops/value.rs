@@ -4,6 +4,7 @@ use super::{Params, TensorType};
 
 /// The value of a param.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum ParamValue<'a> {
     /// True or false.
     Bool(bool),

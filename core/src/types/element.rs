@@ -8,6 +8,7 @@ use crate::schema;
 #[allow(missing_docs)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum TensorType {
     Float32 = 0,
     Float16 = 1,
@@ -36,9 +37,9 @@ pub enum TensorType {
 
 impl TensorType {
     /// Every type, in the order of its code.
-    pub const ALL: [TensorType; 23] = {
+    pub const ALL: &'static [TensorType] = {
         use TensorType::*;
-        [
+        &[
             Float32,
             Float16,
             Int32,
@@ -135,14 +136,23 @@ impl From<bool> for Bool {
     }
 }
 
-/// A Rust type that is the element of one [`TensorType`].
-pub trait Element: Pod + Send + Sync {
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that is the element of one [`TensorType`]. Other crates cannot implement it.
+pub trait Element: Pod + Send + Sync + sealed::Sealed {
     /// The tensor type that holds such elements.
     const TYPE: TensorType;
 }
 
 macro_rules! elements {
-    ($($rust:ty => $ty:ident),* $(,)?) => { $(impl Element for $rust { const TYPE: TensorType = TensorType::$ty; })* };
+    ($($rust:ty => $ty:ident),* $(,)?) => {$(
+        impl sealed::Sealed for $rust {}
+        impl Element for $rust {
+            const TYPE: TensorType = TensorType::$ty;
+        }
+    )*};
 }
 elements! {
     f32 => Float32, half::f16 => Float16, half::bf16 => BFloat16, f64 => Float64,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::types::ModelBytes;
+use crate::types::{ModelBytes, TensorId};
 
 /// `real = scale · (quantized − zero_point)`, per tensor or per index of one dimension.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,24 +19,25 @@ pub struct Affine {
 
 /// The quantization of a tensor.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Quantization {
     /// Affine, per tensor or per channel.
     Affine(Affine),
     /// Blocks of the innermost dimension share a scale; scales and zero points are tensors of the same subgraph.
     Blockwise {
         /// The tensor of scales.
-        scales: usize,
+        scales: TensorId,
         /// The tensor of zero points, if any.
-        zero_points: Option<usize>,
+        zero_points: Option<TensorId>,
         /// Elements in a block.
         block_size: usize,
     },
     /// Scales vary along several dimensions; scales and zero points are tensors of the same subgraph.
     MultiAxis {
         /// The tensor of scales.
-        scales: usize,
+        scales: TensorId,
         /// The tensor of zero points, if any.
-        zero_points: Option<usize>,
+        zero_points: Option<TensorId>,
         /// Elements in a block.
         block_size: usize,
         /// The dimensions that the scales run along, each of them once.

@@ -122,7 +122,7 @@ fn all_that_a_tensor_can_say_is_kept() {
     graph.quantize(channels, Quantization::Affine(affine));
     let scales = graph.constant("scales", [2, 1], &[half::f16::ONE; 2]);
     let blocks = graph.constant_bytes("blocks", Int4, [2, 2], &[0x21, 0x43]);
-    graph.quantize(blocks, Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: 2 });
+    graph.quantize(blocks, Quantization::Blockwise { scales, zero_points: None, block_size: 2 });
     let sparse = graph.constant_bytes("sparse", Int8, [2, 3], &[7, 8, 9]);
     let levels = vec![Level::Dense { size: 2 }, Level::csr(&[0, 1, 3], &[2, 0, 1])];
     graph.sparse(sparse, Sparsity { traversal_order: vec![0, 1], block_map: vec![], levels });
@@ -144,7 +144,10 @@ fn all_that_a_tensor_can_say_is_kept() {
     let tensor = |id| model.subgraphs()[0].tensor(id);
     assert_eq!(tensor(x).shape_signature(), Some(&[None, Some(2)][..]));
     assert_eq!(tensor(channels).quantization().and_then(|q| q.affine()).map(|a| a.scales.len()), Some(2));
-    assert!(matches!(tensor(blocks).quantization(), Some(Quantization::Blockwise { scales: 2, .. })));
+    assert!(matches!(
+        tensor(blocks).quantization(),
+        Some(Quantization::Blockwise { scales: TensorId(2), .. })
+    ));
     assert!(tensor(sparse).sparsity().is_some() && tensor(state).is_variable());
     assert_eq!(tensor(list).variants().len(), 1);
     assert_eq!(tensor(channels).data(), tensor(again).data(), "equal data is there once");

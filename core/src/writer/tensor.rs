@@ -94,9 +94,9 @@ fn quantization<'f>(
         }
         Some(Quantization::Blockwise { scales, zero_points, block_size }) => {
             let details = schema::BlockwiseQuantizationArgs {
-                scales: int(*scales)?,
+                scales: int(scales.0)?,
                 zero_points: match zero_points {
-                    Some(tensor) => int(*tensor)?,
+                    Some(tensor) => int(tensor.0)?,
                     // A reader could interpret the default 0 as tensor 0.
                     None if subgraph.tensors().first().is_some_and(Tensor::is_constant) => -1,
                     None => 0,
@@ -109,8 +109,8 @@ fn quantization<'f>(
         Some(Quantization::MultiAxis { scales, zero_points, block_size, dimensions }) => {
             let dimensions = ints(dimensions)?;
             let details = schema::MultiAxisQuantizationArgs {
-                scales: int(*scales)?,
-                zero_points: zero_points.map_or(Ok(-1), int)?,
+                scales: int(scales.0)?,
+                zero_points: zero_points.map_or(Ok(-1), |tensor| int(tensor.0))?,
                 block_size: int(*block_size)?,
                 quantized_dimensions: Some(fb.create_vector(&dimensions)),
             };

@@ -34,7 +34,7 @@ fn model() -> Model {
     input.set_has_rank(true);
     let mut list = Tensor::new("list", Variant, []);
     list.set_variants(vec![VariantType { ty: Float32, shape: vec![None, Some(3)], has_rank: true }]);
-    let blocks = |zero_points| Quantization::Blockwise { scales: 4, zero_points, block_size: 2 };
+    let blocks = |zero_points| Quantization::Blockwise { scales: TensorId(4), zero_points, block_size: 2 };
     let tensors = vec![
         input,
         Tensor::new("state", Float32, [1, 2]).into_variable(),
@@ -42,7 +42,7 @@ fn model() -> Model {
         quantized(Quantization::Custom(vec![1, 2, 3]), constant("shorter", Int8, &[2], 4..6)),
         constant("scales", Float32, &[2, 1], 16..24),
         quantized(blocks(None), constant("blocks", Int4, &[2, 2], 24..26)),
-        quantized(blocks(Some(4)), constant("blocks with zero points", Int4, &[2, 2], 32..34)),
+        quantized(blocks(Some(TensorId(4))), constant("blocks with zero points", Int4, &[2, 2], 32..34)),
         sparse("narrow", Indices::from(vec![0u8, 1, 3])),
         sparse("wide", Indices::from(vec![0u32, 1, 3])),
         list,

@@ -141,7 +141,7 @@ pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -
 
 /// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none.
 pub(super) fn stamp_runtime(draft: &mut ModelDraft) {
-    let (Some(release), _) = required_by(&draft.subgraphs) else { return };
+    let Some(release) = required_by(&draft.subgraphs).release else { return };
     let mut padded = [0; MIN_RUNTIME_BYTES];
     for (to, from) in padded.iter_mut().zip(release.bytes()) {
         *to = from;

@@ -1,5 +1,6 @@
 //! The resolvers that come with the interpreter.
 
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 use delegraph_core::{MutableOpResolver, Op, OpResolver, Registration};
@@ -60,7 +61,7 @@ impl OpResolver for BuiltinOpResolver {
         self.0.find(op, version)
     }
 
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>> {
         self.0.versions(op)
     }
 }
@@ -70,7 +71,7 @@ impl OpResolver for ReferenceOpResolver {
         self.0.find(op, version)
     }
 
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>> {
         self.0.versions(op)
     }
 }

@@ -132,7 +132,7 @@ fn remove_dead_tensors(subgraph: &mut Subgraph, named: impl Fn(TensorId) -> bool
         | Quantization::MultiAxis { scales, zero_points, .. } = &*quantization
         {
             for id in std::iter::once(scales).chain(zero_points) {
-                if let Some(slot) = used.get_mut(*id) {
+                if let Some(slot) = used.get_mut(id.0) {
                     *slot = true;
                 }
             }

@@ -2,6 +2,7 @@
 //! them checks that a pass left a model that can be prepared.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use delegraph_core::error::Result;
@@ -62,7 +63,7 @@ impl OpResolver for Lenient {
         self.resolver.find(op, version).or_else(unknown)
     }
 
-    fn versions(&self, op: &Op) -> Vec<(u32, u32)> {
+    fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>> {
         self.resolver.versions(op)
     }
 }

@@ -1,5 +1,6 @@
 //! Comparison of two models, which run on the same random inputs.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
@@ -204,7 +205,7 @@ impl OpResolver for Shared {
         self.0.find(op, version)
     }
 
-    fn versions(&self, op: &delegraph_core::Op) -> Vec<(u32, u32)> {
+    fn versions(&self, op: &delegraph_core::Op) -> Vec<RangeInclusive<u32>> {
         self.0.versions(op)
     }
 }

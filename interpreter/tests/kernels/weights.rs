@@ -11,7 +11,7 @@ fn blocks_with_scales_of_their_own_are_not_supported_rather_than_invalid() {
     let x = graph.input("x", TensorType::Float32, [1, 64]);
     let weights = graph.constant("weights", [1, 64], &[1i8; 64]);
     let scales = graph.constant("scales", [1, 2], &[half::f16::ONE; 2]);
-    let blocks = Quantization::Blockwise { scales: scales.0, zero_points: None, block_size: 32 };
+    let blocks = Quantization::Blockwise { scales, zero_points: None, block_size: 32 };
     graph.quantize(weights, blocks);
     let params = BatchMatMulParams::default().adj_x(false).adj_y(true).asymmetric_quantize_inputs(false);
     let y = graph.node(BuiltinOp::BATCH_MATMUL, params).inputs([x, weights]).output("y");

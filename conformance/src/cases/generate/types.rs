@@ -117,7 +117,7 @@ mod tests {
         }
         let mut missing = BTreeMap::<(i32, usize), Vec<TensorType>>::new();
         for (&op, cases) in &by_op {
-            for ty in TensorType::ALL.into_iter().filter(|&ty| !shown.contains(&(op, ty))) {
+            for ty in TensorType::ALL.iter().copied().filter(|&ty| !shown.contains(&(op, ty))) {
                 let mut tried = BTreeSet::new();
                 let runs = |case: &Case| {
                     let Some(case) = case.retyped(ty).filter(|c| tried.insert(c.operand_types())) else {

@@ -6,9 +6,8 @@
 use super::{Invalid, at_tensor, invalid};
 use crate::error::counted;
 use crate::graph::Tensor;
-use crate::types::Shape;
-use crate::types::TensorType;
 use crate::types::quantization::{Affine, Quantization};
+use crate::types::{Shape, TensorId, TensorType};
 
 /// The quantization of a tensor by itself.
 pub(super) fn check(quantization: &Quantization, ty: TensorType, shape: &Shape) -> Result<(), Invalid> {
@@ -104,7 +103,7 @@ fn check_scales(tensors: &[Tensor], tensor: &Tensor, quantization: &Quantization
         return Ok(());
     };
     let count = tensors.len();
-    let get = |id: usize, what: &str| {
+    let get = |TensorId(id): TensorId, what: &str| {
         let found = tensors.get(id);
         found.map_or_else(
             || invalid!("its {what} are tensor {id}, which is out of range for {}", counted(count, "tensor")),
@@ -113,7 +112,11 @@ fn check_scales(tensors: &[Tensor], tensor: &Tensor, quantization: &Quantization
     };
     let table = get(*scales, "scales")?;
     if !matches!(table.ty, TensorType::Float16 | TensorType::BFloat16 | TensorType::Float32) {
-        return invalid!("its scales are tensor {scales} of type {}, expected FLOAT16 or FLOAT32", table.ty);
+        return invalid!(
+            "its scales are tensor {} of type {}, expected FLOAT16 or FLOAT32",
+            scales.0,
+            table.ty
+        );
     }
     let zeros = zero_points.map(|id| get(id, "zero points")).transpose()?;
     let Quantization::Blockwise { block_size, .. } = quantization else { return Ok(()) };
@@ -129,8 +132,9 @@ fn check_scales(tensors: &[Tensor], tensor: &Tensor, quantization: &Quantization
     let expected = expected.unwrap_or_default();
     if !fits(table) {
         return invalid!(
-            "its scales are tensor {scales} of shape {}, but shape {shape} in blocks of {block_size} needs \
+            "its scales are tensor {} of shape {}, but shape {shape} in blocks of {block_size} needs \
              {expected} of them",
+            scales.0,
             table.shape
         );
     }

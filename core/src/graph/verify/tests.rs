@@ -232,7 +232,7 @@ fn quantization_is_checked() {
         "its zero point of channel 1 is 128, outside -128 to 127, the range of INT8",
     );
     let axes = |scales, dimensions: &[usize]| Quantization::MultiAxis {
-        scales,
+        scales: TensorId(scales),
         zero_points: None,
         block_size: 1,
         dimensions: dimensions.into(),
@@ -240,8 +240,11 @@ fn quantization_is_checked() {
     check(Int8, axes(1, &[0, 0]), "quantized dimension 0 is named twice");
     check(Int8, axes(1, &[3]), "its quantized dimension 3 is out of range for 1 dimension");
     check(Int8, axes(9, &[0]), "its scales are tensor 9, which is out of range for 6 tensors");
-    let blocks =
-        |scales, zero_points, block_size| Quantization::Blockwise { scales, zero_points, block_size };
+    let blocks = |scales, zero_points: Option<usize>, block_size| Quantization::Blockwise {
+        scales: TensorId(scales),
+        zero_points: zero_points.map(TensorId),
+        block_size,
+    };
     check(Int8, blocks(1, None, 0), "blocks of 0 elements do not divide the last dimension of its shape [2]");
     check(
         Int8,

@@ -157,7 +157,7 @@ fn flags(state: NodeState) -> u32 {
 
 /// Fills in the quantization of a tensor.
 pub(super) fn describe_quantization(out: &mut DelegraphTensor, quantization: Option<&Quantization>) {
-    let number = |id: usize| i64::try_from(id).unwrap_or(-1);
+    let number = |id: TensorId| i64::try_from(id.0).unwrap_or(-1);
     match quantization {
         None => {}
         Some(Quantization::Affine(affine)) => {
@@ -176,6 +176,7 @@ pub(super) fn describe_quantization(out: &mut DelegraphTensor, quantization: Opt
             (out.scales_tensor, out.block_size) = (number(*scales), *block_size);
             out.zero_points_tensor = zero_points.map_or(-1, number);
         }
-        Some(Quantization::Custom(_)) => out.quantization = DELEGRAPH_QUANTIZATION_CUSTOM,
+        // Unknown to plugins, as custom quantization is.
+        Some(_) => out.quantization = DELEGRAPH_QUANTIZATION_CUSTOM,
     }
 }

@@ -297,7 +297,7 @@ impl<'m, 'c> Expansion<'m, 'c> {
 
 /// Returns a quantization whose parameters are tensors, with their new numbers.
 pub(crate) fn moved(quantization: &Quantization, to: &dyn Fn(&TensorId) -> TensorId) -> Option<Quantization> {
-    let to = |index: usize| to(&TensorId(index)).0;
+    let to = |id: TensorId| to(&id);
     match quantization.clone() {
         Quantization::Blockwise { scales, zero_points, block_size } => {
             Some(Quantization::Blockwise { scales: to(scales), zero_points: zero_points.map(to), block_size })
