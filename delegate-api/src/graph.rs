@@ -210,7 +210,7 @@ impl<'a> NodeView<'a> {
     /// Returns the operation that a marked composite represents: name, version, attributes, and the subgraph that
     /// computes it with other ops. `None` for other nodes.
     pub fn composite(&self) -> Option<Composite<'a>> {
-        Composite::with_body(self.graph.model, self.node)
+        Composite::of_builtin(self.graph.model, self.node)
     }
 
     /// Returns the options of a custom op.

@@ -41,9 +41,10 @@ pub use advice::{Advice, Blocker, BlockerPair, Split};
 pub use buffer::{BufferHandle, Buffers, DeviceBuffer};
 pub use context::{Claim, DelegateContext, KernelFactory};
 pub use delegate::{Delegate, Policy};
+pub use delegraph_core::ops::Cost;
 pub use graph::{Callees, GraphView, NodeState, NodeView, TensorInfo};
 pub use kernel::{Capabilities, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, NodeTime};
-pub use limits::{Cost, CostModel, Estimate, PartitionOptions, Rates};
+pub use limits::{CostModel, Estimate, PartitionOptions, Rates};
 pub use partition::{Group, partition};
 pub use rejection::Rejection;
 pub use report::{

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use delegraph_core::ops::{OpSignature, Operand, definition};
+use delegraph_core::ops::{Cost, OpSignature, Operand, definition};
 use delegraph_core::{NodeId, Op, TensorId};
 
 use crate::{DelegateParams, GraphView, NodeView, Rejection};
@@ -197,25 +197,9 @@ pub struct Estimate {
     pub delegate: Duration,
 }
 
-/// The work of a node, independent of the backend.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Cost {
-    /// Multiply-adds.
-    pub multiply_adds: u64,
-    /// Bytes of inputs (including constants) and outputs.
-    pub bytes: u64,
-}
-
-impl Cost {
-    /// Creates the cost of this number of multiply-adds and bytes.
-    pub fn new(multiply_adds: u64, bytes: u64) -> Self {
-        Cost { multiply_adds, bytes }
-    }
-}
-
 impl NodeView<'_> {
-    /// Returns the work of the node. Zero for a folded node; without arithmetic for custom ops and for unknown shapes.
+    /// Returns the cost of running the node, on any backend. Zero for a folded node; without arithmetic for custom ops and
+    /// for unknown shapes.
     pub fn cost(&self) -> Cost {
         if self.state().folded {
             return Cost::default();
@@ -225,7 +209,7 @@ impl NodeView<'_> {
         let known = self.inputs().chain(self.outputs()).all(|t| t.shape().is_some());
         let definition = self.op().builtin().and_then(definition).filter(|_| known);
         let multiply_adds = definition.map_or(0, |def| (def.multiply_adds)(&self.signature()));
-        Cost { multiply_adds, bytes }
+        Cost::new(multiply_adds, bytes)
     }
 
     /// Returns the lowest version of the op that has the features which the node uses. Its own version for custom ops, and

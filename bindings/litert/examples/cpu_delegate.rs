@@ -87,7 +87,7 @@ impl SimpleDelegate for CpuDelegate {
             let (node, subgraph) = (view.node(), graph.subgraph());
             let registration = self.resolver.find(view.op(), view.version());
             let registration = registration.ok_or_else(|| Error::Unsupported("no kernel".into()))?;
-            let init = InitContext { node, subgraph, custom_options: view.custom_options() };
+            let init = InitContext::new(node, subgraph).with_custom_options(view.custom_options());
             let mut step = Step {
                 kernel: registration.init(&init)?,
                 params: node.params().clone(),

@@ -34,7 +34,7 @@ fn compute(node: &Node, subgraph: &Subgraph, tensors: &mut [RuntimeTensor], cons
     if registration.has_side_effects() {
         return Ok(false);
     }
-    let mut kernel = registration.init(&InitContext { node, subgraph, custom_options: &[] })?;
+    let mut kernel = registration.init(&InitContext::new(node, subgraph))?;
     if !constant && !kernel.needs_shapes_only() {
         return Ok(false);
     }

@@ -16,6 +16,7 @@ const NONE: &[u8] = &[0, 0, 1, 0, 0, 36, 1];
 /// `experimental_implements` and `tfl_fusable_op`, has a name and attributes but no subgraph: it needs a kernel of its
 /// name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Composite<'m> {
     /// The name of the operation.
     pub name: &'m str,
@@ -28,6 +29,25 @@ pub struct Composite<'m> {
 }
 
 impl<'m> Composite<'m> {
+    /// Creates an operation of this name and version, without attributes and body.
+    pub fn new(name: &'m str, version: u32) -> Self {
+        Composite { name, version, bytes: &[], body: None }
+    }
+
+    /// Sets [`Composite::bytes`].
+    #[must_use]
+    pub fn with_bytes(mut self, bytes: &'m [u8]) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// Sets [`Composite::body`].
+    #[must_use]
+    pub fn with_body(mut self, body: impl Into<Option<usize>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
     /// Returns the operation that `node` of `model` represents; `None` for a builtin op other than
     /// `STABLEHLO_COMPOSITE`.
     ///
@@ -73,7 +93,7 @@ impl<'m> Composite<'m> {
     }
 
     /// As [`Composite::of`], but for `STABLEHLO_COMPOSITE` alone.
-    pub fn with_body(model: &'m Model, node: &'m Node) -> Option<Self> {
+    pub fn of_builtin(model: &'m Model, node: &'m Node) -> Option<Self> {
         Composite::of(model, node).filter(|_| node.op().builtin().is_some())
     }
 

@@ -28,7 +28,7 @@ pub use budget::{Budget, Charge, Charged};
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
 pub use prepare::{Persistent, PrepareContext, Temporary, TensorView};
-pub use resources::{DeviceValue, Entries, Resources, SavedVariables, Table, Variable};
+pub use resources::{DeviceValue, Entries, Resources, SavedVariables, Table, TableKind, Variable};
 pub use shared::SharedWeights;
 pub use tensor::{Placement, RuntimeTensor};
 
@@ -58,6 +58,7 @@ pub trait Kernel: Send {
 
 /// The information from which a kernel is created.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct InitContext<'a> {
     /// The node, with its typed params.
     pub node: &'a Node,
@@ -68,6 +69,18 @@ pub struct InitContext<'a> {
 }
 
 impl<'a> InitContext<'a> {
+    /// Creates the context of a node of `subgraph`, without custom options.
+    pub fn new(node: &'a Node, subgraph: &'a Subgraph) -> Self {
+        InitContext { node, subgraph, custom_options: &[] }
+    }
+
+    /// Sets [`InitContext::custom_options`].
+    #[must_use]
+    pub fn with_custom_options(mut self, options: &'a [u8]) -> Self {
+        self.custom_options = options;
+        self
+    }
+
     /// Returns the options of a custom op as a FlexBuffer map, the usual format. Kernels of ops with another format
     /// read [`InitContext::custom_options`].
     ///

@@ -46,7 +46,7 @@ impl Variable {
     }
 
     /// Returns the CPU's memory for a value that a device holds. The caller fills it with the current value.
-    pub fn mirror(&mut self) -> &mut [u8] {
+    pub fn cpu_copy_mut(&mut self) -> &mut [u8] {
         self.stale = false;
         self.data.bytes_mut()
     }
@@ -82,8 +82,8 @@ impl Table {
         let bytes = count.saturating_mul(BYTES_PER_ENTRY).saturating_add(bytes);
         self.charge.resize(bytes)?;
         let reserved = match &mut self.entries {
-            Entries::Strings(map) => map.try_reserve(count),
-            Entries::Integers(map) => map.try_reserve(count),
+            Entries::StringsByInteger(map) => map.try_reserve(count),
+            Entries::IntegersByString(map) => map.try_reserve(count),
         };
         reserved.map_err(|_| Error::OutOfMemory(format!("{bytes} bytes for a table")))
     }
@@ -91,19 +91,30 @@ impl Table {
 
 /// The entries of a table.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Entries {
     /// From integers to strings.
-    Strings(HashMap<i64, Box<[u8]>>),
+    StringsByInteger(HashMap<i64, Box<[u8]>>),
     /// From strings to integers.
-    Integers(HashMap<Box<[u8]>, i64>),
+    IntegersByString(HashMap<Box<[u8]>, i64>),
+}
+
+/// The types of keys and values of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TableKind {
+    /// From integers to strings.
+    StringsByInteger,
+    /// From strings to integers.
+    IntegersByString,
 }
 
 impl Entries {
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self {
-            Entries::Strings(map) => map.len(),
-            Entries::Integers(map) => map.len(),
+            Entries::StringsByInteger(map) => map.len(),
+            Entries::IntegersByString(map) => map.len(),
         }
     }
 
@@ -156,7 +167,7 @@ impl Resources {
     }
 
     /// Returns a variable without copying its value to the CPU; `None` before it was assigned.
-    pub fn peek(&self, handle: i32) -> Option<&Variable> {
+    pub fn variable_ref(&self, handle: i32) -> Option<&Variable> {
         self.variables.get(&handle)
     }
 
@@ -169,11 +180,11 @@ impl Resources {
     }
 
     /// Assigns a value that a device holds to a variable: a tensor of this type and shape, of `bytes` bytes on the CPU.
-    /// Its CPU memory is allocated now, so that reading allocates nothing; [`Variable::mirror`] fills it.
+    /// Its CPU memory is allocated now, so that reading allocates nothing; [`Variable::cpu_copy_mut`] fills it.
     ///
     /// # Errors
     /// As [`Budget::charge`]; [`Error::OutOfMemory`] if the allocation fails.
-    pub fn hold(
+    pub fn assign_on_device(
         &mut self,
         handle: i32,
         ty: TensorType,
@@ -203,15 +214,15 @@ impl Resources {
         Ok(variable)
     }
 
-    /// Creates the table of this number, unless it exists, with strings or integers as keys.
+    /// Creates the table of this number, unless it exists. The kind of an existing table does not change.
     ///
     /// # Errors
     /// As [`Budget::charge`].
-    pub fn make_table(&mut self, number: i32, string_keys: bool) -> Result<()> {
+    pub fn make_table(&mut self, number: i32, kind: TableKind) -> Result<()> {
         if let hash_map::Entry::Vacant(place) = self.tables.entry(number) {
-            let entries = match string_keys {
-                true => Entries::Integers(HashMap::new()),
-                false => Entries::Strings(HashMap::new()),
+            let entries = match kind {
+                TableKind::StringsByInteger => Entries::StringsByInteger(HashMap::new()),
+                TableKind::IntegersByString => Entries::IntegersByString(HashMap::new()),
             };
             let charge = self.budget.as_ref().unwrap_or(Budget::unlimited()).charge(0)?;
             place.insert(Table { entries, filled: false, charge });
@@ -224,8 +235,9 @@ impl Resources {
         self.tables.get_mut(&number)
     }
 
-    /// Returns true at the first call for `subgraph`: an initialization subgraph runs once per interpreter.
-    pub fn first_time(&mut self, subgraph: usize) -> bool {
+    /// Records that the initialization subgraph `subgraph` runs, which it does once per interpreter. Returns false if it
+    /// was recorded before.
+    pub fn mark_initialized(&mut self, subgraph: usize) -> bool {
         self.initialized.insert(subgraph)
     }
 

@@ -160,6 +160,13 @@ pub(super) fn recurrent(s: &OpSignature<'_>) -> u64 {
 pub struct Cost {
     /// Multiply-adds; an elementwise operation counts as one.
     pub multiply_adds: u64,
-    /// Bytes read and written, each operand counted once.
+    /// Bytes read and written, constants included; each operand is counted once.
     pub bytes: u64,
+}
+
+impl Cost {
+    /// Creates the cost of this number of multiply-adds and bytes.
+    pub fn new(multiply_adds: u64, bytes: u64) -> Self {
+        Cost { multiply_adds, bytes }
+    }
 }

@@ -51,7 +51,7 @@ impl ReadVariable {
         words: &mut [u32],
     ) -> Result<()> {
         let wrong = |text: String| Error::Kernel(text).at(self.node.clone());
-        let value = resources.peek(self.handle).ok_or_else(|| wrong(UNASSIGNED.into()))?;
+        let value = resources.variable_ref(self.handle).ok_or_else(|| wrong(UNASSIGNED.into()))?;
         if value.ty != self.ty || value.shape != self.shape {
             return Err(wrong(mismatch((value.ty, &value.shape), (self.ty, &self.shape))));
         }
@@ -200,13 +200,14 @@ impl AssignedVariables {
         for variable in &self.all {
             let Some(value) = variable.value() else { continue };
             let AssignedVariable { handle, ty, ref shape, bytes, .. } = *variable;
-            let held = resources.hold(handle, ty, shape, bytes, Arc::<StoredValue>::clone(value))?;
+            let held =
+                resources.assign_on_device(handle, ty, shape, bytes, Arc::<StoredValue>::clone(value))?;
             let piece = staging.filter(|_| self.mirrored).and_then(|staging| {
                 let from = usize::try_from(variable.staged).ok()?;
                 staging.get(from..from.checked_add(usize::try_from(value.size()).ok()?)?)
             });
             if let Some(words) = piece {
-                value.narrow(words, held.mirror());
+                value.narrow(words, held.cpu_copy_mut());
             }
         }
         Ok(())

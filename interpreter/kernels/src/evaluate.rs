@@ -214,7 +214,7 @@ mod tests {
     fn run(node: &Node, tensors: &mut [RuntimeTensor], memory_limit: usize) -> Result<Evaluation> {
         let resolver = BuiltinOpResolver::new();
         let subgraph = Subgraph::default();
-        let cx = InitContext { node, subgraph: &subgraph, custom_options: &[] };
+        let cx = InitContext::new(node, &subgraph);
         let mut kernel = resolver.find(node.op(), node.version()).unwrap().init(&cx).unwrap();
         let mut environment = Environment { host: &mut NoSubgraphs::within(memory_limit), parallel: &Serial };
         evaluate(node, &mut *kernel, tensors, KnownInputs::Constants, &mut environment)

@@ -187,7 +187,7 @@ impl SingleNode {
         let at = |e: Error| e.at(model.locate(0, NodeId(0)));
         let registration = resolver.find(node.op(), node.version());
         let registration = registration.ok_or_else(|| at(Error::Unsupported("no kernel".into())))?;
-        let cx = InitContext { node: &node, subgraph: &subgraph, custom_options: options };
+        let cx = InitContext::new(&node, &subgraph).with_custom_options(options);
         let mut kernel = registration.init(&cx).map_err(at)?;
         let mut tensors: Vec<RuntimeTensor> = subgraph.tensors().iter().map(RuntimeTensor::new).collect();
         for (id, t) in given() {

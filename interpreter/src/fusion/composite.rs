@@ -97,8 +97,7 @@ impl Call {
     /// # Errors
     /// [`Error::InvalidNode`] if the attributes are not a map.
     pub fn attributes(&self) -> Result<Map<'_>> {
-        let composite =
-            Composite { name: &self.name, version: self.version, bytes: &self.bytes, body: self.body };
+        let composite = Composite::new(&self.name, self.version).with_bytes(&self.bytes);
         composite.attributes().map_err(|e| Error::InvalidNode(format!("composite \"{}\": {e}", self.name)))
     }
 

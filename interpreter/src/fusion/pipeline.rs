@@ -297,12 +297,8 @@ impl Run<'_> {
             let mut graph = Rewriter::new(&model, index, &self.known, &mut store);
             for id in graph.nodes() {
                 let Some(call) = Call::of(&graph, id) else { continue };
-                let kept = Composite {
-                    name: &call.name,
-                    version: call.version,
-                    bytes: &call.bytes,
-                    body: call.body,
-                };
+                let kept =
+                    Composite::new(&call.name, call.version).with_bytes(&call.bytes).with_body(call.body);
                 if keep(&kept) || !self.pipeline.runs(&call.name) {
                     continue;
                 }

@@ -102,7 +102,7 @@ fn own_multiply_adds(subgraph: &Subgraph, node: &Node) -> Option<u64> {
 
 /// Returns the name of a node's op, or of the composite that the node represents.
 pub(super) fn name_of(model: &Model, node: &Node) -> String {
-    match Composite::with_body(model, node) {
+    match Composite::of_builtin(model, node) {
         Some(composite) => format!("composite \"{}\"", composite.name),
         None => node.op().to_string(),
     }

@@ -134,8 +134,7 @@ impl Exported {
         let registration = self.resolver.find(described.op(), node.version);
         let registration = registration
             .ok_or_else(|| Error::Unsupported(format!("{} is not registered", described.op())))?;
-        let kernel =
-            registration.init(&InitContext { node: described, subgraph: &graph, custom_options: options })?;
+        let kernel = registration.init(&InitContext::new(described, &graph).with_custom_options(options))?;
         // One tensor per operand, in the order of calls. Omitted operands are represented by empty tensors.
         let nothing = || Tensor::new("", TensorType::Float32, Shape::default());
         let operand = |id: Option<TensorId>| id.map_or_else(nothing, |id| graph.tensor(id).clone());

@@ -83,7 +83,7 @@ impl Kernel for CallOnce {
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
-        if cx.host().resources().first_time(self.callee) {
+        if cx.host().resources().mark_initialized(self.callee) {
             cx.call(self.callee, 0..0)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delegraph_core::kernel::{Entries, InvokeContext, PrepareContext, Strings, Table};
+use delegraph_core::kernel::{Entries, InvokeContext, PrepareContext, Strings, Table, TableKind};
 use delegraph_core::ops::hashtable::HashtableParams;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Registration, Result, TensorType};
 
@@ -19,9 +19,13 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 
 fn make(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let p: &HashtableParams = cx.params()?;
-    let (number, string_keys) = (p.table_id, p.key_dtype == TensorType::String);
+    let number = p.table_id;
+    let kind = match p.key_dtype {
+        TensorType::String => TableKind::IntegersByString,
+        _ => TableKind::StringsByInteger,
+    };
     Ok(Box::new(move |cx| {
-        cx.host().resources().make_table(number, string_keys)?;
+        cx.host().resources().make_table(number, kind)?;
         cx.output::<i32>(0)?.fill(number);
         Ok(())
     }))
@@ -48,12 +52,12 @@ fn find(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         if string_keys {
             let (keys, default) = (cx.strings(1)?, cx.input::<i64>(2)?);
             let (output, default) = (cx.output::<i64>(0)?, default.first().copied().unwrap_or_default());
-            let Entries::Integers(map) = &table(cx)?.entries else { return Err(wrong_types()) };
+            let Entries::IntegersByString(map) = &table(cx)?.entries else { return Err(wrong_types()) };
             output.iter_mut().zip(keys.iter()).for_each(|(o, key)| *o = *map.get(key).unwrap_or(&default));
         } else {
             let (keys, default) = (cx.input::<i64>(1)?, cx.strings(2)?.get(0));
             let budget = Arc::clone(cx.budget());
-            let Entries::Strings(map) = &table(cx)?.entries else { return Err(wrong_types()) };
+            let Entries::StringsByInteger(map) = &table(cx)?.entries else { return Err(wrong_types()) };
             let values = keys.iter().map(|key| map.get(key).map_or(default, |value| value));
             let _charge = budget.charge(Strings::encoded_size(values.clone())?)?;
             let bytes = Strings::encode(values)?;
@@ -74,14 +78,14 @@ fn import(cx: &mut InvokeContext<'_>) -> Result<()> {
             let (keys, values) = (cx.strings(1)?, cx.input::<i64>(2)?);
             let table = table(cx)?;
             table.reserve(keys.len(), keys.iter().map(<[u8]>::len).fold(0, usize::saturating_add))?;
-            let Entries::Integers(map) = &mut table.entries else { return Err(wrong_types()) };
+            let Entries::IntegersByString(map) = &mut table.entries else { return Err(wrong_types()) };
             keys.iter().zip(values).for_each(|(key, value)| _ = map.entry(key.into()).or_insert(*value));
         }
         _ => {
             let (keys, values) = (cx.input::<i64>(1)?, cx.strings(2)?);
             let table = table(cx)?;
             table.reserve(values.len(), values.iter().map(<[u8]>::len).fold(0, usize::saturating_add))?;
-            let Entries::Strings(map) = &mut table.entries else { return Err(wrong_types()) };
+            let Entries::StringsByInteger(map) = &mut table.entries else { return Err(wrong_types()) };
             keys.iter()
                 .zip(values.iter())
                 .for_each(|(key, value)| _ = map.entry(*key).or_insert_with(|| value.into()));

@@ -93,7 +93,7 @@ impl Inliner<'_> {
     fn callee(&self, model: &Model, node: &Node, place: Place) -> Option<usize> {
         match node.params() {
             Params::StableHloComposite(_) => {
-                let composite = Composite::with_body(model, node)?;
+                let composite = Composite::of_builtin(model, node)?;
                 composite.body.filter(|_| (self.composite)(&composite, place))
             }
             Params::Call(p) if self.functions => usize::try_from(p.subgraph).ok(),
@@ -106,7 +106,7 @@ impl Inliner<'_> {
 pub(crate) fn can_inline(model: &Model, subgraph: usize, node: &Node) -> bool {
     let (Some(graph), Some(body)) = (
         model.subgraphs().get(subgraph),
-        Composite::with_body(model, node).and_then(|c| model.subgraphs().get(c.body?)),
+        Composite::of_builtin(model, node).and_then(|c| model.subgraphs().get(c.body?)),
     ) else {
         return false;
     };
@@ -229,7 +229,7 @@ impl<'m, 'c> Expansion<'m, 'c> {
     fn expand(&mut self, call: &Node, place: Place, body: &Subgraph, depth: usize) -> Result<()> {
         self.count += 1;
         let first = self.nodes.len();
-        let composite = Composite::with_body(self.model, call);
+        let composite = Composite::of_builtin(self.model, call);
         let prefix = composite.map_or("call", |c| c.name);
         self.size.add(body, prefix, self.inliner.bounds)?;
         let mut map: Vec<Option<TensorId>> = vec![None; body.tensors().len()];

@@ -65,7 +65,7 @@ impl Delegates {
 
     /// Returns each delegate that does not declare the composite `name`, with the reason.
     pub(crate) fn undeclared(&self, name: &str, version: u32) -> Vec<(usize, Rejection)> {
-        let composite = Composite { name, version, bytes: &[], body: None };
+        let composite = Composite::new(name, version);
         let reason = |a: &Applied| a.delegate.max_versions().check_composite(&composite).err();
         self.applied.iter().enumerate().filter_map(|(i, a)| Some((i, reason(a)?))).collect()
     }

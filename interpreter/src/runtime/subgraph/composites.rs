@@ -25,7 +25,7 @@ pub(super) fn report(parts: &Parts, report: &Report, origins: &[Origin]) -> Vec<
         })
         .collect();
     for node in &report.nodes {
-        let Some(composite) = Composite::with_body(&parts.model, parts.subgraph().node(node.node)) else {
+        let Some(composite) = Composite::of_builtin(&parts.model, parts.subgraph().node(node.node)) else {
             continue;
         };
         let runner = match node.runner {

@@ -237,7 +237,7 @@ fn find_kernel(
     node: &Node,
     resolver: &dyn OpResolver,
 ) -> Result<NodeKernel> {
-    let composite = Composite::with_body(model, node);
+    let composite = Composite::of_builtin(model, node);
     let named = composite.and_then(|c| resolver.find(&kernel_key(&c), c.version));
     let registration = named.or_else(|| resolver.find(node.op(), node.version()));
     let registration = registration.ok_or_else(|| Error::Unsupported("no kernel".into()))?;
@@ -246,7 +246,7 @@ fn find_kernel(
         None => model.bytes().get(node.custom_options()).unwrap_or_default(),
     };
     Ok(NodeKernel {
-        kernel: registration.init(&InitContext { node, subgraph, custom_options })?,
+        kernel: registration.init(&InitContext::new(node, subgraph).with_custom_options(custom_options))?,
         side_effects: registration.has_side_effects(),
         overridden: registration.overrides_builtin(),
         named: named.is_some(),
