@@ -47,8 +47,8 @@ pub use delegraph_litert::external as litert;
 /// [`Error::Io`] if the file cannot be read or is not a regular file, [`Error::InvalidModel`] where it is not a valid model.
 pub fn load(path: impl AsRef<Path>) -> Result<Model> {
     let path = path.as_ref();
-    let unreadable = |source: std::io::Error| Error::Io { path: path.into(), source };
-    let invalid = |message: &str| Error::InvalidModel { path: Some(path.into()), message: message.into() };
+    let unreadable = |source: std::io::Error| Error::io(path, source);
+    let invalid = |message: &str| Error::invalid_model(Some(path.into()), message);
     let file = delegraph_core::types::open_regular(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.len() == 0 {
         return Err(invalid("the file is empty"));

@@ -9,10 +9,12 @@ use crate::types::{NodeId, Printable, PrintableLines, printable, printable_lines
 mod ensure;
 mod invalid_data;
 mod limit;
+mod understated;
 mod unresolved;
 
 pub use invalid_data::InvalidData;
 pub use limit::{Limit, LimitExceeded};
+pub use understated::UnderstatedVersion;
 pub use unresolved::{UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReason};
 
 /// A result whose error is [`Error`].
@@ -38,14 +40,24 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The model's file cannot be read.
+    /// The model's file cannot be read. Made by [`Error::io`].
+    #[non_exhaustive]
     Io {
         /// The file.
         path: PathBuf,
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is not a valid model.
+    /// A file cannot be written. Made by [`Error::write`].
+    #[non_exhaustive]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The file is not a valid model. Made by [`Error::invalid_model`].
+    #[non_exhaustive]
     InvalidModel {
         /// The file, if it has a path.
         path: Option<PathBuf>,
@@ -53,6 +65,7 @@ pub enum Error {
         message: String,
     },
     /// The file is valid, but its weights are in other files, which are not supported.
+    #[non_exhaustive]
     ExternalData {
         /// The file, if it has a path.
         path: Option<PathBuf>,
@@ -60,11 +73,12 @@ pub enum Error {
         message: String,
     },
     /// Nodes use features of newer versions than their own, and the application asked for a check of that.
+    #[non_exhaustive]
     UnderstatedVersions {
         /// The file, if it has a path.
         path: Option<PathBuf>,
-        /// Each op with its version, the version that is needed, and the nodes.
-        uses: Vec<String>,
+        /// The uses, in the order of their first node.
+        uses: Vec<UnderstatedVersion>,
     },
     /// Ops without a registered kernel.
     UnresolvedOps(UnresolvedOps),
@@ -106,7 +120,8 @@ pub enum Error {
     Cancelled,
     /// An error of a kernel, resolver or delegate with a type of its own. Made by [`Error::external`].
     External(BoxError),
-    /// An error at a node.
+    /// An error at a node. Made by [`Error::at`].
+    #[non_exhaustive]
     AtNode {
         /// The node.
         location: Box<Location>,
@@ -121,6 +136,7 @@ impl fmt::Display for Error {
         let mut line = Printable(f);
         match self {
             Error::Io { path, .. } => write!(line, "{}: cannot read the file", path.display()),
+            Error::Write { path, .. } => write!(line, "cannot write {}", path.display()),
             Error::InvalidModel { path, message } => {
                 write!(line, "{}invalid model: {message}", prefix(path))
             }
@@ -128,7 +144,10 @@ impl fmt::Display for Error {
                 write!(line, "{}external weights are not supported: {message}", prefix(path))
             }
             Error::UnderstatedVersions { path, uses } => {
-                write!(line, "{}versions are too low: {}", prefix(path), uses.join("; "))
+                write!(line, "{}versions are too low: ", prefix(path))?;
+                uses.iter()
+                    .enumerate()
+                    .try_for_each(|(i, found)| write!(line, "{}{found}", if i == 0 { "" } else { "; " }))
             }
             Error::UnresolvedOps(unresolved) => unresolved.fmt(f),
             Error::Unsupported(message) => write!(line, "not supported: {message}"),
@@ -162,7 +181,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io { source, .. } => Some(source),
+            Error::Io { source, .. } | Error::Write { source, .. } => Some(source),
             Error::Delegate { source, .. } => source.as_deref().map(|e| e as _),
             // The messages of these two errors are part of this error's message.
             Error::External(error) => error.source(),
@@ -197,6 +216,22 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// Creates the error of a model's file that cannot be read.
+    pub fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Error::Io { path: path.into(), source }
+    }
+
+    /// Creates the error of a file that cannot be written.
+    pub fn write(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Error::Write { path: path.into(), source }
+    }
+
+    /// Creates the error of a file, if the model has a path, that is not a valid model. `message` is the defect and its
+    /// place in the file.
+    pub fn invalid_model(path: Option<PathBuf>, message: impl Into<String>) -> Self {
+        Error::InvalidModel { path, message: message.into() }
+    }
+
     /// Creates a failure of a delegate.
     pub fn delegate(delegate: impl Into<String>, message: impl Into<String>) -> Self {
         Error::Delegate { delegate: delegate.into(), message: message.into(), source: None }
@@ -225,7 +260,7 @@ impl Error {
     /// unless it is part of another one.
     pub fn into_source(self) -> Option<BoxError> {
         match self {
-            Error::Io { source, .. } => Some(source.into()),
+            Error::Io { source, .. } | Error::Write { source, .. } => Some(source.into()),
             Error::Delegate { source, .. } => source,
             Error::AtNode { source, .. } => source.into_source(),
             _ => None,
@@ -255,7 +290,8 @@ impl Error {
             | Error::Unsupported(_)
             | Error::NotDelegated { .. }
             | Error::ExternalData { .. } => ErrorKind::Unsupported,
-            Error::OutOfMemory(_)
+            Error::Write { .. }
+            | Error::OutOfMemory(_)
             | Error::LimitExceeded(_)
             | Error::Kernel(_)
             | Error::Delegate { .. }
@@ -306,7 +342,7 @@ impl Error {
     pub fn is_interruption(&self) -> bool {
         match self {
             Error::Cancelled => true,
-            Error::LimitExceeded(exceeded) => exceeded.limit == Limit::Time,
+            Error::LimitExceeded(exceeded) => exceeded.limit() == Limit::Time,
             Error::AtNode { source, .. } => source.is_interruption(),
             _ => false,
         }

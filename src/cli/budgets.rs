@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use delegraph::Error;
-use delegraph::core::error::{Limit, LimitExceeded};
+use delegraph::core::error::LimitExceeded;
 use delegraph::interpreter::ResourceLimits;
 
 use super::failure::Failure;
@@ -151,14 +151,13 @@ impl Watch {
             let late = self.start.elapsed() > limit.saturating_add(TIME_ALLOWANCE);
             let busy = limit.saturating_mul(threads).saturating_add(TIME_ALLOWANCE);
             if late || process::processor_time().is_some_and(|time| time > busy) {
-                let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-                return Some(LimitExceeded::new(Limit::Time, limit.saturating_add(1), limit));
+                return Some(LimitExceeded::Time { allowed: limit });
             }
         }
         let limit = self.memory?;
         let resident = process::resident_bytes()?;
         (resident > limit.saturating_add(MEMORY_ALLOWANCE))
-            .then(|| LimitExceeded::new(Limit::Memory, resident as u64, limit as u64))
+            .then_some(LimitExceeded::Memory { needed: resident as u64, allowed: limit as u64 })
     }
 }
 

@@ -265,7 +265,7 @@ impl Filled<'_> {
 fn is_of_memory(error: &Error) -> bool {
     match error {
         Error::OutOfMemory(_) => true,
-        Error::LimitExceeded(exceeded) => exceeded.limit == Limit::Memory,
+        Error::LimitExceeded(exceeded) => exceeded.limit() == Limit::Memory,
         Error::AtNode { source, .. } => is_of_memory(source),
         _ => false,
     }

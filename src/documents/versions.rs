@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::text::raw_name;
 use crate::Model;
-use crate::core::graph::{UnderstatedVersion, understated_versions};
+use crate::core::error::UnderstatedVersion;
+use crate::core::graph::understated_versions;
 
 /// The understated versions of a model: see [`understated`].
 #[derive(Default)]

@@ -259,7 +259,7 @@ impl ForeignKernel {
                 // application with the interface's function for it. Null has none.
                 let from = unsafe { std::slice::from_raw_parts(data, bytes) };
                 if types::element(ty) == Some(TensorType::String) {
-                    Strings::parse(from).map_err(|text| self.failed(format!("output {position}: {text}")))?;
+                    Strings::parse(from).map_err(|e| self.failed(format!("output {position}: {e}")))?;
                 }
                 cx.resize_output_bytes(position, shape, bytes)?;
                 cx.output_bytes(position)?.copy_from_slice(from);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 
 use delegraph::Error;
-use delegraph::core::error::{ErrorKind, Limit};
+use delegraph::core::error::{ErrorKind, LimitExceeded};
 use delegraph_ffi::contain::caught;
 
 /// The result of a function. `dg_last_error` returns the message of an error.
@@ -91,13 +91,13 @@ impl From<Error> for Failure {
 
 fn status(error: &Error) -> dg_status {
     match error {
-        Error::Io { .. } => DG_IO,
+        Error::Io { .. } | Error::Write { .. } => DG_IO,
         Error::InvalidModel { .. } | Error::UnderstatedVersions { .. } | Error::InvalidNode(_) => {
             DG_INVALID_MODEL
         }
         Error::InvalidInput(_) => DG_INVALID_ARGUMENT,
         Error::OutOfMemory(_) => DG_OUT_OF_MEMORY,
-        Error::LimitExceeded(exceeded) if exceeded.limit == Limit::Time => DG_TIME_LIMIT,
+        Error::LimitExceeded(LimitExceeded::Time { .. }) => DG_TIME_LIMIT,
         Error::LimitExceeded(_) => DG_LIMIT,
         Error::Kernel(_) => DG_INVALID_DATA,
         Error::Delegate { .. } => DG_DELEGATE,
@@ -230,6 +230,7 @@ pub extern "C" fn dg_version() -> *const c_char {
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
+    use std::time::Duration;
 
     use super::*;
 
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn limits_name_the_functions_of_this_interface() {
-        let exceeded = delegraph::core::error::LimitExceeded::new(Limit::Time, 2000, 1000);
+        let exceeded = LimitExceeded::Time { allowed: Duration::from_secs(1) };
         let failure = Failure::from(Error::LimitExceeded(exceeded));
         assert_eq!(failure.status, DG_TIME_LIMIT);
         assert!(failure.message.contains("`dg_options_set_time_limit` raises it"), "{}", failure.message);

@@ -380,7 +380,8 @@ fn strings_of<'py>(py: Python<'py>, dims: &[usize], bytes: &[u8]) -> PyResult<Bo
     if bytes.is_empty() {
         return Err(no_data());
     }
-    let strings = delegraph::core::graph::Strings::parse(bytes).map_err(PyValueError::new_err)?;
+    let strings = delegraph::core::graph::Strings::parse(bytes);
+    let strings = strings.map_err(|e| PyValueError::new_err(e.to_string()))?;
     let list = PyList::new(py, strings.iter().map(|string| PyBytes::new(py, string)))?;
     let numpy = py.import("numpy")?;
     let array = numpy.call_method1("empty", (strings.len(), "O"))?;

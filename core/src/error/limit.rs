@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Limit {
     /// Bytes of all tensors, temporaries, packed weights and tables together.
     Memory,
-    /// Milliseconds.
+    /// The time of a call, or of all calls together.
     Time,
     /// The depth to which calls of subgraphs are nested.
     CallDepth,
@@ -19,27 +19,10 @@ pub enum Limit {
     Preparations,
 }
 
-/// A limit, and the need that exceeds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LimitExceeded {
-    /// The limit.
-    pub limit: Limit,
-    /// The need, or a lower bound of it, in the limit's unit.
-    pub needed: u64,
-    /// The limit, in its unit.
-    pub allowed: u64,
-}
-
-impl LimitExceeded {
-    /// Creates the error that `needed` is above `limit`, which is `allowed`.
-    pub fn new(limit: Limit, needed: u64, allowed: u64) -> Self {
-        LimitExceeded { limit, needed, allowed }
-    }
-
+impl Limit {
     /// Returns the name of the method of the interpreter's limits that sets this one.
-    fn setter(&self) -> &'static str {
-        match self.limit {
+    fn setter(self) -> &'static str {
+        match self {
             Limit::Memory => "with_memory",
             Limit::Time => "with_time",
             Limit::CallDepth => "with_call_depth",
@@ -47,13 +30,65 @@ impl LimitExceeded {
             Limit::Preparations => "with_preparations",
         }
     }
+}
+
+/// A limit that a model exceeds, and the need, or a lower bound of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitExceeded {
+    /// Above [`Limit::Memory`], in bytes.
+    Memory {
+        /// The need.
+        needed: u64,
+        /// The limit.
+        allowed: u64,
+    },
+    /// Not finished within [`Limit::Time`].
+    Time {
+        /// The limit.
+        allowed: Duration,
+    },
+    /// Above [`Limit::CallDepth`].
+    CallDepth {
+        /// The need.
+        needed: u64,
+        /// The limit.
+        allowed: u64,
+    },
+    /// Above [`Limit::InlinedNodes`].
+    InlinedNodes {
+        /// The need.
+        needed: u64,
+        /// The limit.
+        allowed: u64,
+    },
+    /// Above [`Limit::Preparations`].
+    Preparations {
+        /// The need.
+        needed: u64,
+        /// The limit.
+        allowed: u64,
+    },
+}
+
+impl LimitExceeded {
+    /// Returns the limit.
+    pub fn limit(&self) -> Limit {
+        match self {
+            LimitExceeded::Memory { .. } => Limit::Memory,
+            LimitExceeded::Time { .. } => Limit::Time,
+            LimitExceeded::CallDepth { .. } => Limit::CallDepth,
+            LimitExceeded::InlinedNodes { .. } => Limit::InlinedNodes,
+            LimitExceeded::Preparations { .. } => Limit::Preparations,
+        }
+    }
 
     /// Returns how to raise the limit.
     pub(crate) fn help(&self) -> String {
-        let setter = self.setter();
+        let setter = self.limit().setter();
         let api =
             format!("`InterpreterBuilder::limits(ResourceLimits::default().{setter}(…))` raises the limit");
-        match self.limit {
+        match self.limit() {
             Limit::Memory => format!("{api}; in the command, `--max-memory BYTES`"),
             Limit::Time => format!("{api}; in the command, `--timeout SECONDS`"),
             _ => api,
@@ -63,30 +98,28 @@ impl LimitExceeded {
 
 impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LimitExceeded { needed, allowed, .. } = self;
-        match self.limit {
-            Limit::Memory => {
+        match self {
+            LimitExceeded::Memory { needed, allowed } => {
                 write!(f, "out of memory: {needed} bytes are needed, above the limit of {allowed}")?
             }
-            Limit::Time => {
-                let seconds = Duration::from_millis(*allowed).as_secs_f64();
-                write!(f, "not finished within the time limit of {seconds} s")?;
+            LimitExceeded::Time { allowed } => {
+                write!(f, "not finished within the time limit of {} s", allowed.as_secs_f64())?
             }
-            Limit::CallDepth => write!(
+            LimitExceeded::CallDepth { needed, allowed } => write!(
                 f,
                 "calls of subgraphs are nested {needed} deep, above the limit of {allowed} (call depth)"
             )?,
-            Limit::InlinedNodes => write!(
+            LimitExceeded::InlinedNodes { needed, allowed } => write!(
                 f,
                 "the bodies of composites and functions have {}, above the limit of {allowed} (inlined nodes)",
                 super::counted(needed, "node")
             )?,
-            Limit::Preparations => write!(
+            LimitExceeded::Preparations { needed, allowed } => write!(
                 f,
                 "called subgraphs are prepared {needed} times, above the limit of {allowed} (preparations)"
             )?,
         }
-        write!(f, "; `ResourceLimits::{}` raises it", self.setter())
+        write!(f, "; `ResourceLimits::{}` raises it", self.limit().setter())
     }
 }
 

@@ -1,11 +1,8 @@
 //! Uses of ops: their cost, and the lowest version that expresses them.
 
-use std::fmt;
-
-use super::{Model, Node, NodeId, Subgraph, TensorId};
-use crate::error::{Error, Result};
+use super::{Model, Node, Subgraph, TensorId};
+use crate::error::{Error, Result, UnderstatedVersion};
 use crate::ops::{self, Cost, OpSignature, Operand};
-use crate::types::Op;
 
 impl<'a> OpSignature<'a> {
     /// Returns the signature of a node of `subgraph`, with the types and shapes that the file declares.
@@ -48,42 +45,6 @@ pub fn min_versions(model: &Model) -> Vec<Vec<u32>> {
     model.subgraphs().iter().map(|g| g.nodes().iter().map(|n| min_version(g, n)).collect()).collect()
 }
 
-/// Nodes whose version is below that of the features that they use, for one op and pair of versions.
-///
-/// Such a version claims that an older kernel can run the node, which it cannot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnderstatedVersion {
-    /// The op.
-    pub op: Op,
-    /// The version in the file.
-    pub version: u32,
-    /// The lowest version that has the features.
-    pub needed: u32,
-    /// Subgraph and node of each use.
-    pub nodes: Vec<(usize, NodeId)>,
-}
-
-impl fmt::Display for UnderstatedVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// The number of nodes that are named; further nodes are only counted.
-        const NAMED: usize = 8;
-        let UnderstatedVersion { op, version, needed, nodes } = self;
-        write!(f, "{op} version {version} uses features of version {needed}: ")?;
-        for (i, (subgraph, NodeId(node))) in nodes.iter().take(NAMED).enumerate() {
-            let comma = if i == 0 { "" } else { ", " };
-            match subgraph {
-                0 => write!(f, "{comma}node {node}")?,
-                _ => write!(f, "{comma}subgraph {subgraph} node {node}")?,
-            }
-        }
-        match nodes.len().saturating_sub(NAMED) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
-    }
-}
-
 /// Returns the uses of ops whose version is too low for their features, in the order of their first node.
 pub fn understated_versions(model: &Model) -> Vec<UnderstatedVersion> {
     let mut found: Vec<UnderstatedVersion> = Vec::new();
@@ -113,10 +74,9 @@ pub fn understated_versions(model: &Model) -> Vec<UnderstatedVersion> {
 /// # Errors
 /// [`Error::UnderstatedVersions`] with all of [`understated_versions`].
 pub fn check_versions(model: &Model) -> Result<()> {
-    let found = understated_versions(model);
-    if found.is_empty() {
+    let uses = understated_versions(model);
+    if uses.is_empty() {
         return Ok(());
     }
-    let uses = found.iter().map(ToString::to_string).collect();
     Err(Error::UnderstatedVersions { path: model.path().map(Into::into), uses })
 }

@@ -5,6 +5,11 @@
 
 use crate::error::{Error, Result, counted};
 
+/// Why bytes are not those of a STRING tensor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StringsError(String);
+
 /// The strings of a STRING tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strings<'a> {
@@ -16,19 +21,22 @@ impl<'a> Strings<'a> {
     /// Returns the strings that a tensor's bytes hold.
     ///
     /// # Errors
-    /// A description of the defect.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, String> {
+    /// [`StringsError`] with the defect.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, StringsError> {
         let count = word(bytes, 0).ok_or_else(|| {
-            format!(
+            StringsError(format!(
                 "its buffer of {} does not start with the number of its strings",
                 counted(bytes.len(), "byte")
-            )
+            ))
         })?;
         let mut previous = count.checked_add(2).and_then(|n| n.checked_mul(4));
         for i in 0..=count {
             let offset = word(bytes, i.saturating_add(1));
             if offset.is_none() || offset < previous || offset > Some(bytes.len()) {
-                return Err(format!("string {i} is outside its buffer of {}", counted(bytes.len(), "byte")));
+                return Err(StringsError(format!(
+                    "string {i} is outside its buffer of {}",
+                    counted(bytes.len(), "byte")
+                )));
             }
             previous = offset;
         }
@@ -150,9 +158,9 @@ mod tests {
         let damaged = |at: usize, value: u8| {
             let mut bytes = *good;
             bytes[at] = value;
-            Strings::parse(&bytes).unwrap_err()
+            Strings::parse(&bytes).unwrap_err().to_string()
         };
-        assert!(Strings::parse(&good[..3]).unwrap_err().contains("does not start"));
+        assert!(Strings::parse(&good[..3]).unwrap_err().to_string().contains("does not start"));
         assert!(damaged(3, 0x80).contains("does not start"));
         assert!(damaged(0, 2).contains("string 0 is outside"));
         assert!(damaged(4, 11).contains("string 0 is outside"));

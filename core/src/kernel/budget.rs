@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use web_time::Instant;
 
-use crate::error::{Error, Limit, LimitExceeded, Result};
+use crate::error::{Error, LimitExceeded, Result};
 
 /// Deadlines are stored as nanoseconds after this instant. The clock is first read when a deadline is set: not every
 /// target has a clock.
@@ -135,7 +135,7 @@ impl Budget {
     }
 
     fn exceeded(&self, needed: usize) -> Error {
-        LimitExceeded::new(Limit::Memory, needed as u64, self.memory as u64).into()
+        LimitExceeded::Memory { needed: needed as u64, allowed: self.memory as u64 }.into()
     }
 
     /// Cancels the work in progress or, if there is none, the next work.
@@ -154,15 +154,17 @@ impl Budget {
         self.cancelled.store(false, Ordering::Release);
     }
 
-    /// Sets the deadline; `limit` is the time that the error names. `None` removes it.
-    pub fn set_deadline(&self, deadline: Option<(Instant, Duration)>) {
-        let Some((at, limit)) = deadline else {
-            return self.deadline.store(NO_DEADLINE, Ordering::Release);
-        };
+    /// Ends the work at `at`; `limit` is the time that the error names.
+    pub fn set_deadline(&self, at: Instant, limit: Duration) {
         let nanoseconds = at.saturating_duration_since(*EPOCH).as_nanos();
         let milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         self.time_limit.store(milliseconds, Ordering::Release);
         self.deadline.store(u64::try_from(nanoseconds).unwrap_or(NO_DEADLINE), Ordering::Release);
+    }
+
+    /// Removes the deadline.
+    pub fn clear_deadline(&self) {
+        self.deadline.store(NO_DEADLINE, Ordering::Release);
     }
 
     /// Returns whether the work was cancelled or the deadline has passed. Costs an atomic load, and a clock read if
@@ -187,7 +189,7 @@ impl Budget {
     #[cold]
     fn late(&self) -> Error {
         let limit = self.time_limit.load(Ordering::Acquire);
-        LimitExceeded::new(Limit::Time, limit.saturating_add(1), limit).into()
+        LimitExceeded::Time { allowed: Duration::from_millis(limit) }.into()
     }
 
     #[inline]
@@ -204,6 +206,7 @@ impl fmt::Debug for Budget {
 }
 
 /// Bytes of a [`Budget`], returned to it on drop. The default charges nothing, and belongs to no budget.
+#[must_use = "a charge is returned when it is dropped"]
 #[derive(Debug, Default)]
 pub struct Charge {
     budget: Option<Arc<Budget>>,
@@ -251,6 +254,7 @@ impl Drop for Charge {
 }
 
 /// Values in memory that is charged to a [`Budget`].
+#[must_use = "the memory is freed when the values are dropped"]
 #[derive(Debug)]
 pub struct Charged<T> {
     values: Vec<T>,
@@ -359,12 +363,12 @@ mod tests {
         assert!(matches!(budget.check(), Err(Error::Cancelled)) && budget.is_interrupted());
         budget.clear_cancellation();
         let limit = Duration::from_secs(3);
-        budget.set_deadline(Some((Instant::now() + limit, limit)));
+        budget.set_deadline(Instant::now() + limit, limit);
         assert!(budget.check().is_ok());
-        budget.set_deadline(Some((Instant::now(), limit)));
+        budget.set_deadline(Instant::now(), limit);
         let error = budget.check().unwrap_err().to_string();
         assert!(error.contains("time limit of 3 s"), "{error}");
-        budget.set_deadline(None);
+        budget.clear_deadline();
         assert!(budget.check().is_ok());
     }
 }

@@ -23,7 +23,7 @@ mod resources;
 mod shared;
 mod tensor;
 
-pub use crate::graph::Strings;
+pub use crate::graph::{Strings, StringsError};
 pub use budget::{Budget, Charge, Charged};
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;

@@ -293,7 +293,7 @@ impl RuntimeTensor {
             return Err(Error::Unsupported(text));
         }
         let error = |text: String| Error::InvalidInput(format!("tensor \"{}\": {text}", self.name));
-        let strings = Strings::parse(bytes).map_err(error)?;
+        let strings = Strings::parse(bytes).map_err(|e| error(e.to_string()))?;
         if Some(strings.len()) != self.shape.checked_elements() {
             return Err(error(format!("{} for a shape of {}", counted(strings.len(), "string"), self.shape)));
         }

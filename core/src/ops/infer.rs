@@ -119,7 +119,7 @@ impl Inferred {
 /// Why inference failed. The caller adds model, subgraph, node and op.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct InferError(pub String);
+pub struct InferError(String);
 
 impl InferError {
     /// Creates an error with this text.

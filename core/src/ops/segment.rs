@@ -64,7 +64,7 @@ fn infer_sorted(cx: &InferContext<'_>) -> InferResult {
         )));
     }
     let Some(ids) = ids.integers()? else { return cx.data_dependent(data.ty) };
-    let segments = segments_of(ids.iter().copied()).map_err(InferError)?;
+    let segments = segments_of(ids.iter().copied()).map_err(InferError::new)?;
     let shape = std::iter::once(segments).chain(data.shape.iter().skip(1).copied()).collect::<Shape>();
     Ok(smallvec![Inferred::known(data.ty, shape)])
 }

@@ -195,7 +195,7 @@ pub struct Sparsity {
 /// Why sparse storage does not describe a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid sparsity: {0}")]
-pub struct SparsityError(pub String);
+pub struct SparsityError(String);
 
 fn bad<T>(message: impl Into<String>) -> Result<T, SparsityError> {
     Err(SparsityError(message.into()))

@@ -12,11 +12,11 @@ impl Model {
     /// model may replace the file that it was loaded from.
     ///
     /// # Errors
-    /// The errors of [`Model::to_bytes`], and [`Error::State`] if the file cannot be written.
+    /// The errors of [`Model::to_bytes`], and [`Error::Write`] if the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let bytes = self.to_bytes()?;
-        replace(path, &bytes).map_err(|e| Error::State(format!("cannot write {}: {e}", path.display())))
+        replace(path, &bytes).map_err(|source| Error::write(path, source))
     }
 }
 

@@ -28,7 +28,7 @@ unsafe fn strings<'a>(tensor: *const Tensor) -> Result<Strings<'a>> {
     }
     // SAFETY: as above.
     let bytes = unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), tensor.bytes) };
-    Strings::parse(bytes).map_err(Error::InvalidInput)
+    Strings::parse(bytes).map_err(|e| Error::InvalidInput(e.to_string()))
 }
 
 fn is_strings(ty: c_int) -> bool {

@@ -65,7 +65,7 @@ fn check_data(ty: TensorType, stored: usize, data: &[u8]) -> Result<(), Invalid>
             Ok(strings) => {
                 invalid!("it holds {}, its shape needs {stored}", counted(strings.len(), "string"))
             }
-            Err(text) => invalid!("{text}"),
+            Err(e) => invalid!("{e}"),
         },
         TensorType::Resource | TensorType::Variant if !data.is_empty() => {
             invalid!("a {ty} tensor cannot have constant data")

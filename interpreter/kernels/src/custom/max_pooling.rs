@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::max_pooling::MaxPoolingParams;
-use delegraph_core::ops::{InferError, Padding, windowed_output};
+use delegraph_core::ops::{Padding, windowed_output};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result};
 
 use super::{check_floats, dims, invalid};
@@ -50,7 +50,7 @@ impl Kernel for Pool {
         let (params, p) = (self.params, self.params.read);
         let along = |d: usize, input| {
             let output = windowed_output(input, p.window[d], p.strides[d], 1, p.padding);
-            output.map_err(|InferError(text)| invalid(text))
+            output.map_err(|error| invalid(error.to_string()))
         };
         let (out_h, out_w) = (along(0, height)?, along(1, width)?);
         self.axes = Some(params.axes([height, width], [out_h, out_w]));

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use delegraph_core::error::{Limit, LimitExceeded, Result};
+use delegraph_core::error::{LimitExceeded, Result};
 use delegraph_core::graph::{Model, Node, NodeId, Subgraph, Tensor, TensorId};
 use delegraph_core::ops::Params;
 use delegraph_core::{Composite, Op, Quantization};
@@ -183,8 +183,8 @@ impl Size {
         // An empty body also counts as a step.
         self.nodes = self.nodes.saturating_add(body.nodes().len().max(1));
         if self.nodes > bounds.nodes {
-            let (needed, limit) = (self.nodes as u64, bounds.nodes as u64);
-            return Err(LimitExceeded::new(Limit::InlinedNodes, needed, limit).into());
+            let (needed, allowed) = (self.nodes as u64, bounds.nodes as u64);
+            return Err(LimitExceeded::InlinedNodes { needed, allowed }.into());
         }
         let tensor = |t: &Tensor| size_of::<Tensor>() + prefix.len() + t.name().len();
         let operands = |n: &Node| n.inputs().len() + n.outputs().len() + n.intermediates().len();
@@ -192,8 +192,8 @@ impl Size {
         let bytes = body.tensors().iter().map(tensor).chain(body.nodes().iter().map(node));
         self.bytes = bytes.fold(self.bytes, usize::saturating_add);
         if self.bytes > bounds.bytes {
-            let (needed, limit) = (self.bytes as u64, bounds.bytes as u64);
-            return Err(LimitExceeded::new(Limit::Memory, needed, limit).into());
+            let (needed, allowed) = (self.bytes as u64, bounds.bytes as u64);
+            return Err(LimitExceeded::Memory { needed, allowed }.into());
         }
         Ok(())
     }

@@ -106,7 +106,10 @@ impl Engine {
         let now = Instant::now();
         let of_call = time.and_then(|time| Some((now.checked_add(time)?, time)));
         let ends = of_call.into_iter().chain(deadline);
-        self.budget.set_deadline(ends.min_by_key(|(at, _)| *at));
+        match ends.min_by_key(|(at, _)| *at) {
+            Some((at, limit)) => self.budget.set_deadline(at, limit),
+            None => self.budget.clear_deadline(),
+        }
     }
 
     /// Creates subgraph `index` if it does not exist yet.

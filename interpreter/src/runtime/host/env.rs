@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delegraph_core::error::{Limit, LimitExceeded, Result};
+use delegraph_core::error::{LimitExceeded, Result};
 use delegraph_core::graph::Subgraph;
 use delegraph_core::kernel::{Budget, Host, Parallel, Resources, RuntimeTensor, SharedWeights};
 use delegraph_core::{Model, OpResolver, Shape};
@@ -51,7 +51,8 @@ impl Usage {
             self.preparations = self.preparations.saturating_add(1);
             let (needed, limit) = (self.preparations, limits.preparations);
             if needed > limit {
-                return Err(LimitExceeded::new(Limit::Preparations, needed as u64, limit as u64).into());
+                let (needed, allowed) = (needed as u64, limit as u64);
+                return Err(LimitExceeded::Preparations { needed, allowed }.into());
             }
         }
         Ok(())
@@ -84,7 +85,7 @@ impl Services<'_> {
     pub(crate) fn nested(&mut self) -> Result<Services<'_>> {
         let (depth, limit) = (self.depth.saturating_add(1), self.limits.call_depth);
         if depth > limit {
-            return Err(LimitExceeded::new(Limit::CallDepth, depth as u64, limit as u64).into());
+            return Err(LimitExceeded::CallDepth { needed: depth as u64, allowed: limit as u64 }.into());
         }
         Ok(Services { depth, ..self.reborrow() })
     }

@@ -36,7 +36,7 @@ pub struct ResourceLimits {
     /// The time of one call: `build`, `prepare`, `invoke`. Unlimited by default.
     pub time: Option<Duration>,
     /// The instant at which every call ends, in addition to `time`, and the limit that the error names.
-    pub deadline: Option<(Instant, Duration)>,
+    pub(crate) deadline: Option<(Instant, Duration)>,
     /// The depth to which calls of subgraphs (IF, WHILE, CALL, composites) may be nested; 64.
     pub call_depth: usize,
     /// The number of nodes that inlined bodies of composites and functions may add; 2^18.
