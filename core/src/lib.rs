@@ -48,3 +48,20 @@ pub use types::{op, quantization, shape, sparsity};
 pub use writer::{ModelBuilder, SubgraphBuilder};
 
 pub(crate) use delegraph_schema as schema;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Sync>() {}
+
+    #[test]
+    fn threads_share_models_and_errors() {
+        is_send::<Model>();
+        is_sync::<Model>();
+        is_send::<Error>();
+        is_sync::<Error>();
+        is_send::<Box<dyn Kernel>>();
+    }
+}

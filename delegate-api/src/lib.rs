@@ -53,3 +53,19 @@ pub use report::{
 pub use simple::{Simple, SimpleDelegate};
 pub use submission::Submitted;
 pub use versions::VersionTable;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Sync>() {}
+
+    #[test]
+    fn delegates_move_between_threads() {
+        is_send::<Box<dyn Delegate>>();
+        is_send::<Box<dyn DelegateKernel>>();
+        is_send::<Report>();
+        is_sync::<Report>();
+    }
+}

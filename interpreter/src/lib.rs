@@ -14,3 +14,19 @@ pub use runtime::{
     CancellationToken, Interpreter, InterpreterBuilder, Invocation, MemoryReport, Profiler, ResourceLimits,
     StepEvent,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>() {}
+    fn is_sync<T: Sync>() {}
+
+    #[test]
+    fn interpreters_move_between_threads() {
+        is_send::<Interpreter>();
+        is_send::<InterpreterBuilder>();
+        is_send::<CancellationToken>();
+        is_sync::<CancellationToken>();
+    }
+}
