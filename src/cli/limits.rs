@@ -6,6 +6,7 @@ use std::ops::Range;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use delegraph::Model;
+use delegraph::core::ops::DEFS;
 use delegraph::core::{BuiltinOp, NodeId, Op};
 use delegraph::delegate_api::PartitionOptions;
 
@@ -95,9 +96,9 @@ impl Limits {
 
 /// The builtin op of this name or, if there is none, the custom one.
 fn op(name: &str) -> Op {
-    let mut known = BuiltinOp::ENUM_VALUES.iter();
+    let mut known = DEFS.iter().map(|def| def.op);
     let builtin = known.find(|op| op.variant_name().is_some_and(|known| known.eq_ignore_ascii_case(name)));
-    builtin.map_or_else(|| Op::custom(name), |&op| Op::Builtin(op))
+    builtin.map_or_else(|| Op::custom(name), Op::Builtin)
 }
 
 /// `A..B`.

@@ -68,7 +68,8 @@ static ALL: [&OpDef; OP_COUNT] = {
 /// Every op definition, in the order of families.
 pub static DEFS: &[&OpDef] = &ALL;
 
-/// Declares the ops of a family: a static [`OpDef`] for each, and the list of them that `families!` collects.
+/// Declares the ops of a family: a constant of [`BuiltinOp`] and a static [`OpDef`] for each, and the list of them that
+/// `families!` collects.
 macro_rules! ops {
     ($($(#[$doc:meta])* $op:ident { $($definition:tt)* })+) => {
         $(
@@ -79,6 +80,11 @@ macro_rules! ops {
                 family: $crate::ops::last_segment(module_path!()),
                 $($definition)*
             };
+
+            impl $crate::ops::BuiltinOp {
+                #[doc = concat!("`", stringify!($op), "`.")]
+                pub const $op: Self = Self($crate::schema::BuiltinOperator::$op.0);
+            }
         )+
         pub(super) const DEFS: &[&$crate::ops::OpDef] = &[$(&$op),+];
     };

@@ -4,8 +4,28 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::printable::printable;
+use crate::schema;
 
-pub use crate::schema::BuiltinOperator as BuiltinOp;
+/// A builtin operator, by its code in the format. The code may be one that this build does not know.
+///
+/// Every op with a definition ([`DEFS`](crate::ops::DEFS)) has a constant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct BuiltinOp(pub i32);
+
+impl BuiltinOp {
+    /// Returns the op's name in the schema: `CONV_2D`; `None` for a code that this build does not know.
+    pub fn variant_name(self) -> Option<&'static str> {
+        schema::BuiltinOperator(self.0).variant_name()
+    }
+}
+
+impl fmt::Debug for BuiltinOp {
+    /// The name, or the code of an unknown op.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        schema::BuiltinOperator(self.0).fmt(f)
+    }
+}
 
 /// An operator: builtin, by its code, or custom, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -211,7 +211,7 @@ impl<'m, 'f> Writer<'m, 'f> {
             deprecated_builtin_code: i8::try_from(code.0).unwrap_or(placeholder),
             custom_code,
             version: i32::try_from(version).map_err(|_| format!("version {version} of {op} is too high"))?,
-            builtin_code: code,
+            builtin_code: schema::BuiltinOperator(code.0),
         };
         Ok(schema::OperatorCode::create(&mut self.fb, &args))
     }

@@ -182,9 +182,9 @@ fn one_operator_code_per_op_and_version() {
         .operator_codes()
         .unwrap()
         .iter()
-        .map(|c| (c.deprecated_builtin_code(), c.builtin_code(), c.custom_code(), c.version()))
+        .map(|c| (c.deprecated_builtin_code(), c.builtin_code().0, c.custom_code(), c.version()))
         .collect();
-    let (add, custom) = (BuiltinOp::ADD, BuiltinOp::CUSTOM);
+    let (add, custom) = (BuiltinOp::ADD.0, BuiltinOp::CUSTOM.0);
     assert_eq!(codes, [(0, add, None, 1), (32, custom, Some("Mine"), 7), (0, add, None, 3)]);
 }
 
@@ -202,7 +202,7 @@ fn codes_that_old_readers_do_not_know_are_placeholders() {
     let subgraph = Subgraph::new("", tensors, vec![node], ids(&[0, 1]), ids(&[2]));
     let file = Model::from_subgraphs(vec![], vec![subgraph]).unwrap().to_bytes().unwrap();
     let code = schema::root_as_model(&file).unwrap().operator_codes().unwrap().get(0);
-    assert_eq!((code.deprecated_builtin_code(), code.builtin_code()), (127, BuiltinOp::CUMSUM));
+    assert_eq!((code.deprecated_builtin_code(), code.builtin_code().0), (127, BuiltinOp::CUMSUM.0));
 }
 
 #[test]
