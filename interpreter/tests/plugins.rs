@@ -206,7 +206,8 @@ fn files_other_than_plugins_are_refused() {
     let check = |path: &Path, want: &str| {
         let error = open(path).expect_err("an error");
         assert!(matches!(error, PluginError::InvalidFile { .. }), "{error:?}");
-        assert!(error.to_string().contains(want), "{error}");
+        let error = chain(&error);
+        assert!(error.contains(want), "{error}");
     };
     check(&folder.join("absent.so"), "cannot be read");
     check(&folder, "not a file");

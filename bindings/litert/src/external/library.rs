@@ -39,19 +39,16 @@ impl ExternalLibrary {
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self, PluginError> {
         let path = path.as_ref();
         if cfg!(not(target_pointer_width = "64")) {
-            let message = "delegates for LiteRT run on 64-bit machines only".into();
-            return Err(PluginError::Incompatible { path: path.to_owned(), message });
+            let message = "delegates for LiteRT run on 64-bit machines only";
+            return Err(PluginError::incompatible(path, message));
         }
         check_library(path)?;
-        let load = |message: String| PluginError::Load { path: path.to_owned(), message };
-        let full = std::path::absolute(path).map_err(|e| load(e.to_string()))?;
+        let full = std::path::absolute(path).map_err(|e| PluginError::load(path, e.to_string()))?;
         // Symbols are resolved at once: a missing one would end the process in a call of the delegate.
         // SAFETY: guaranteed by the caller.
         let library = unsafe { Library::open(Some(&full), RTLD_NOW | RTLD_LOCAL) };
-        let library = library.map_err(|e| {
-            let cause = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
-            load(format!("the system does not load it: {cause}"))
-        })?;
+        let refused = |e| PluginError::load_caused_by(path, "the system does not load it", LoaderError(e));
+        let library = library.map_err(refused)?;
         let absent = |name: &str| {
             // SAFETY: the address is not called.
             let own = unsafe { library.get::<*const u8>(b"delegraph_delegate_plugin") }.is_ok();
@@ -61,7 +58,7 @@ impl ExternalLibrary {
                 "it is not a delegate for LiteRT"
             };
             let message = format!("it does not export `{name}`; {cure}");
-            PluginError::InvalidFile { path: path.to_owned(), message }
+            PluginError::invalid_file(path, message)
         };
         // SAFETY: a function of this name has this type (guaranteed by the caller).
         let create = unsafe { library.get::<abi::CreateDelegate>(Self::CREATE.as_bytes()) };
@@ -83,11 +80,11 @@ impl ExternalLibrary {
     /// [`PluginError::Option`] for options that C cannot express, [`PluginError::Create`] with the library's messages
     /// if it creates no delegate, or an unsupported one.
     pub fn delegate(&self, options: &PluginOptions) -> Result<ExternalDelegate, PluginError> {
-        let path = || self.0.path.clone();
+        let path = &self.0.path;
         let texts = |text: &str| {
             let wrong = |_| {
                 let text = format!("option \"{}\" contains a zero byte", text.escape_debug());
-                PluginError::Option { path: path(), source: OptionError::new(text) }
+                PluginError::option(path, OptionError::new(text))
             };
             CString::new(text).map_err(wrong)
         };
@@ -101,7 +98,7 @@ impl ExternalLibrary {
         let messages = MESSAGES.take().join("; ");
         let failed = |text: String| {
             let text = if messages.is_empty() { text } else { format!("{text}: {messages}") };
-            PluginError::Create { path: path(), source: Error::State(text) }
+            PluginError::create(path, Error::State(text))
         };
         if made.is_null() {
             return Err(failed(format!("{} returned no delegate", Self::CREATE)));
@@ -118,6 +115,22 @@ impl fmt::Debug for ExternalLibrary {
         write!(f, "ExternalLibrary({})", self.path().display())
     }
 }
+
+/// An error of the system's loader.
+#[derive(Debug)]
+struct LoaderError(libloading::Error);
+
+impl fmt::Display for LoaderError {
+    /// Writes the cause, which names the missing file or symbol; the error itself only states that `dlopen` failed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::error::Error::source(&self.0) {
+            Some(cause) => write!(f, "{cause}"),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl std::error::Error for LoaderError {}
 
 thread_local! {
     /// The messages of the library that is creating a delegate on this thread.

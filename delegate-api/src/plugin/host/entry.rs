@@ -1,6 +1,8 @@
 //! How a library is loaded, and the table of functions that its entry function returns.
 
 use std::ffi::c_void;
+#[cfg(all(feature = "plugins", any(unix, windows)))]
+use std::fmt;
 use std::path::Path;
 
 use super::super::abi::*;
@@ -37,11 +39,11 @@ pub(super) unsafe fn open<T>(
     export: &str,
 ) -> Result<(libloading::Library, unsafe extern "C" fn() -> *const T), PluginError> {
     super::extents::check(path)?;
-    let load = |message: String| PluginError::Load { path: path.to_owned(), message };
-    let full = std::path::absolute(path).map_err(|e| load(e.to_string()))?;
+    let full = std::path::absolute(path).map_err(|e| PluginError::load(path, e.to_string()))?;
     // SAFETY: guaranteed by the caller.
     let library = unsafe { libloading::Library::new(&full) };
-    let library = library.map_err(|e| load(format!("the system does not load it: {}", reason(&e))))?;
+    let refused = |e| PluginError::load_caused_by(path, "the system does not load it", LoaderError(e));
+    let library = library.map_err(refused)?;
     // SAFETY: guaranteed by the caller.
     let function = unsafe { library.get::<unsafe extern "C" fn() -> *const T>(entry.as_bytes()) };
     let Ok(function) = function.map(|function| *function) else {
@@ -60,19 +62,29 @@ pub(super) unsafe fn open<T>(
             None => format!(": it is not a {what}, or was built without `{export}`"),
         };
         let message = format!("it does not export `{entry}`{cure}");
-        return Err(PluginError::InvalidFile { path: path.to_owned(), message });
+        return Err(PluginError::invalid_file(path, message));
     };
     Ok((library, function))
 }
 
-/// Returns the cause, which names the missing file or symbol; the error itself only states that `dlopen` failed.
+/// An error of the system's loader.
 #[cfg(all(feature = "plugins", any(unix, windows)))]
-fn reason(error: &libloading::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => cause.to_string(),
-        None => error.to_string(),
+#[derive(Debug)]
+struct LoaderError(libloading::Error);
+
+#[cfg(all(feature = "plugins", any(unix, windows)))]
+impl fmt::Display for LoaderError {
+    /// Writes the cause, which names the missing file or symbol; the error itself only states that `dlopen` failed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::error::Error::source(&self.0) {
+            Some(cause) => write!(f, "{cause}"),
+            None => write!(f, "{}", self.0),
+        }
     }
 }
+
+#[cfg(all(feature = "plugins", any(unix, windows)))]
+impl std::error::Error for LoaderError {}
 
 /// The common beginning of all tables of functions.
 #[repr(C)]
@@ -127,7 +139,6 @@ pub(super) enum TableError {
 
 impl TableError {
     pub(super) fn at(self, path: &Path) -> PluginError {
-        let path = path.to_owned();
         let message = match self {
             TableError::Version(found) => {
                 let wanted = DELEGRAPH_ABI_VERSION;
@@ -144,8 +155,8 @@ impl TableError {
                 "its table of functions has {found} bytes, at least {needed} are needed: build the plugin again with \
                  this release's delegraph_plugin.h or delegraph-delegate-api"
             ),
-            TableError::Wrong(message) => return PluginError::Load { path, message },
+            TableError::Wrong(message) => return PluginError::load(path, message),
         };
-        PluginError::Incompatible { path, message }
+        PluginError::incompatible(path, message)
     }
 }

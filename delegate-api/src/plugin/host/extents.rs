@@ -16,8 +16,8 @@ use super::PluginError;
 /// The reason why a file is not loaded.
 #[derive(Debug, PartialEq, Eq)]
 enum Refusal {
-    /// The file is not a library, or is incomplete.
-    Invalid(String),
+    /// The file is not a library, or is incomplete. With the error of the parser, if it found that.
+    Invalid(String, Option<object::Error>),
     /// The library is for another machine.
     Incompatible(String),
 }
@@ -76,29 +76,27 @@ const MACHINES: &[(&str, u16, u32, u16)] = &[
 
 /// Checks that the file at `path` is a complete shared library for this machine.
 pub(super) fn check(path: &Path) -> Result<(), PluginError> {
-    let path = path.to_owned();
-    let file = match open_regular(&path) {
-        Ok(file) => file,
-        Err(e) => return Err(PluginError::InvalidFile { path, message: format!("cannot be read: {e}") }),
-    };
+    let file =
+        open_regular(path).map_err(|e| PluginError::invalid_file_caused_by(path, "cannot be read", e))?;
     check_data(&ReadCache::new(file), HERE).map_err(|refusal| match refusal {
-        Refusal::Invalid(message) => PluginError::InvalidFile { path, message },
-        Refusal::Incompatible(message) => PluginError::Incompatible { path, message },
+        Refusal::Invalid(message, None) => PluginError::invalid_file(path, message),
+        Refusal::Invalid(message, Some(error)) => PluginError::invalid_file_caused_by(path, message, error),
+        Refusal::Incompatible(message) => PluginError::incompatible(path, message),
     })
 }
 
 fn invalid<T>(message: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::Invalid(message.into()))
+    Err(Refusal::Invalid(message.into(), None))
 }
 
 impl From<object::Error> for Refusal {
     fn from(error: object::Error) -> Self {
-        Refusal::Invalid(format!("no shared library, or a damaged or truncated one: {error}"))
+        Refusal::Invalid("no shared library, or a damaged or truncated one".into(), Some(error))
     }
 }
 
 fn check_data<'d, R: ReadRef<'d>>(data: R, wanted: Wanted) -> Result<(), Refusal> {
-    let len = data.len().map_err(|()| Refusal::Invalid("its length is not known".into()))?;
+    let len = data.len().map_err(|()| Refusal::Invalid("its length is not known".into(), None))?;
     if len == 0 {
         return invalid("the file is empty");
     }
@@ -335,7 +333,11 @@ mod tests {
             assert_eq!(check_data(&*file, wanted), Ok(()), "{}", wanted.format.name());
             for len in 0..file.len() {
                 let refused = check_data(&file[..len], wanted);
-                assert!(matches!(refused, Err(Refusal::Invalid(_))), "{}, {len} bytes", wanted.format.name());
+                assert!(
+                    matches!(refused, Err(Refusal::Invalid(..))),
+                    "{}, {len} bytes",
+                    wanted.format.name()
+                );
             }
             let error = check_data(&file[..file.len() - 1], wanted);
             assert!(format!("{error:?}").contains("truncated"), "{error:?}");
@@ -364,7 +366,7 @@ mod tests {
     #[test]
     fn other_files_are_refused() {
         let check = |file: &[u8], want: &str| match check_data(file, LINUX) {
-            Err(Refusal::Invalid(text)) => assert!(text.contains(want), "{text}"),
+            Err(Refusal::Invalid(text, _)) => assert!(text.contains(want), "{text}"),
             other => panic!("{other:?}"),
         };
         check(b"", "empty");

@@ -255,7 +255,7 @@ impl Opened {
             Ok(fusions) => self.fusions = fusions,
             Err(text) => {
                 let message = format!("the library is wrong: {text}");
-                return Err(PluginError::Load { path: self.path.clone(), message });
+                return Err(PluginError::load(&self.path, message));
             }
         }
         Ok(FusionLibrary(Arc::new(self)))

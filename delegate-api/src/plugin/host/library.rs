@@ -79,8 +79,8 @@ impl PluginLibrary {
     /// # Errors
     /// [`PluginError::Option`] for options that the plugin does not support, [`PluginError::Create`] if it fails.
     pub fn delegate(&self, options: &PluginOptions) -> Result<PluginDelegate, PluginError> {
-        let path = || self.0.path.clone();
-        let wrong = |text: String| PluginError::Option { path: path(), source: OptionError::new(text) };
+        let path = &self.0.path;
+        let wrong = |text: String| PluginError::option(path, OptionError::new(text));
         let c_string = |text: &str| {
             CString::new(text)
                 .map_err(|_| wrong(format!("option \"{}\" contains a zero byte", text.escape_debug())))
@@ -111,14 +111,14 @@ impl PluginLibrary {
         let instance = if delegate.is_null() { None } else { Some(Instance::new(self.0.clone(), delegate)) };
         match (status, instance) {
             (DELEGRAPH_OK, Some(instance)) => {
-                PluginDelegate::new(instance).map_err(|source| PluginError::Create { path: path(), source })
+                PluginDelegate::new(instance).map_err(|source| PluginError::create(path, source))
             }
             (DELEGRAPH_OK, None) => {
-                let message = "`create` returned DELEGRAPH_OK, but no delegate".into();
-                Err(PluginError::Load { path: path(), message })
+                let message = "`create` returned DELEGRAPH_OK, but no delegate";
+                Err(PluginError::load(path, message))
             }
             (DELEGRAPH_BAD_OPTION, _) => Err(wrong(message)),
-            (status, _) => Err(PluginError::Create { path: path(), source: error_of(status, message) }),
+            (status, _) => Err(PluginError::create(path, error_of(status, message))),
         }
     }
 }

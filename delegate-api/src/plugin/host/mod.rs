@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use delegraph_core::error::BoxError;
+
 use super::OptionError;
 
 mod delegate;
@@ -38,19 +40,26 @@ pub fn check_library(path: impl AsRef<std::path::Path>) -> Result<(), PluginErro
 }
 
 /// The reason for which a plugin cannot be used.
+///
+/// [`Display`](std::fmt::Display) does not repeat what [`source`](std::error::Error::source) returns: print the chain
+/// of sources for the complete message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
     /// The file cannot be read, is not a shared library, or is damaged.
     #[error("{}: {message}", .path.display())]
+    #[non_exhaustive]
     InvalidFile {
         /// The file.
         path: PathBuf,
         /// The damage.
         message: String,
+        /// The cause, if it has a type of its own.
+        source: Option<BoxError>,
     },
     /// The library is for another machine or another version of the interface.
     #[error("{}: {message}", .path.display())]
+    #[non_exhaustive]
     Incompatible {
         /// The file.
         path: PathBuf,
@@ -59,14 +68,18 @@ pub enum PluginError {
     },
     /// The system's loader refuses the library, or its exports are invalid.
     #[error("{}: {message}", .path.display())]
+    #[non_exhaustive]
     Load {
         /// The file.
         path: PathBuf,
         /// The reason.
         message: String,
+        /// The cause, if it has a type of its own.
+        source: Option<BoxError>,
     },
     /// An option is invalid.
     #[error("{}: an option is invalid", .path.display())]
+    #[non_exhaustive]
     Option {
         /// The file.
         path: PathBuf,
@@ -75,10 +88,56 @@ pub enum PluginError {
     },
     /// The library was loaded, but cannot create its delegate or kernels.
     #[error("{}: its delegate or kernels cannot be created", .path.display())]
+    #[non_exhaustive]
     Create {
         /// The file.
         path: PathBuf,
         /// The reason.
         source: delegraph_core::Error,
     },
+}
+
+impl PluginError {
+    /// Creates a [`PluginError::InvalidFile`] without a cause.
+    pub fn invalid_file(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        PluginError::InvalidFile { path: path.into(), message: message.into(), source: None }
+    }
+
+    /// Creates a [`PluginError::InvalidFile`] with its cause. `message` does not repeat the cause.
+    pub fn invalid_file_caused_by(
+        path: impl Into<PathBuf>,
+        message: impl Into<String>,
+        source: impl Into<BoxError>,
+    ) -> Self {
+        PluginError::InvalidFile { path: path.into(), message: message.into(), source: Some(source.into()) }
+    }
+
+    /// Creates a [`PluginError::Incompatible`].
+    pub fn incompatible(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        PluginError::Incompatible { path: path.into(), message: message.into() }
+    }
+
+    /// Creates a [`PluginError::Load`] without a cause.
+    pub fn load(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        PluginError::Load { path: path.into(), message: message.into(), source: None }
+    }
+
+    /// Creates a [`PluginError::Load`] with its cause. `message` does not repeat the cause.
+    pub fn load_caused_by(
+        path: impl Into<PathBuf>,
+        message: impl Into<String>,
+        source: impl Into<BoxError>,
+    ) -> Self {
+        PluginError::Load { path: path.into(), message: message.into(), source: Some(source.into()) }
+    }
+
+    /// Creates a [`PluginError::Option`].
+    pub fn option(path: impl Into<PathBuf>, source: OptionError) -> Self {
+        PluginError::Option { path: path.into(), source }
+    }
+
+    /// Creates a [`PluginError::Create`].
+    pub fn create(path: impl Into<PathBuf>, source: delegraph_core::Error) -> Self {
+        PluginError::Create { path: path.into(), source }
+    }
 }

@@ -219,7 +219,7 @@ impl Opened {
             Ok(ops) => self.ops = ops,
             Err(text) => {
                 let message = format!("the library is wrong: {text}");
-                return Err(PluginError::Load { path: self.path.clone(), message });
+                return Err(PluginError::load(&self.path, message));
             }
         }
         Ok(KernelLibrary(Arc::new(self)))
