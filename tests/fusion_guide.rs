@@ -176,15 +176,15 @@ impl CompositeFusion for FuseDense {
         let activation = match call.attributes()?.get::<&str>("activation")? {
             "none" => Activation::None,
             "relu" => Activation::Relu,
-            other => return Outcome::left(format!("its activation \"{other}\" has no fused form")),
+            other => return Outcome::unchanged(format!("its activation \"{other}\" has no fused form")),
         };
         let weights = call.argument(1, "weights")?;
         let Some(values) = graph.floats(weights) else {
-            return Outcome::left("its weights are not FLOAT32 constants");
+            return Outcome::unchanged("its weights are not FLOAT32 constants");
         };
         let Some([rows, columns]) = graph.shape(weights).and_then(|s| <[usize; 2]>::try_from(s.dims()).ok())
         else {
-            return Outcome::left("a shape depends on data");
+            return Outcome::unchanged("a shape depends on data");
         };
         // Transposed once: the model contains the result.
         let transposed: Vec<f32> =

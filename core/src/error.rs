@@ -90,7 +90,7 @@ pub enum Error {
         /// The number of nodes.
         nodes: usize,
         /// The number of nodes that are not delegated.
-        left: usize,
+        remaining: usize,
         /// The first such node: its op, and the reason why a delegate rejected it.
         reasons: Vec<String>,
     },
@@ -151,14 +151,14 @@ impl fmt::Display for Error {
             }
             Error::UnresolvedOps(unresolved) => unresolved.fmt(f),
             Error::Unsupported(message) => write!(line, "not supported: {message}"),
-            Error::NotDelegated { nodes, left, reasons } => {
+            Error::NotDelegated { nodes, remaining, reasons } => {
                 let what = if *nodes == 1 { "node is" } else { "nodes are" };
                 write!(
                     line,
-                    "not supported: the policy is `require`, but {left} of {nodes} {what} not delegated:"
+                    "not supported: the policy is `require`, but {remaining} of {nodes} {what} not delegated:"
                 )?;
                 reasons.iter().try_for_each(|reason| write!(f, "\n{}", printable(reason)))?;
-                match left.saturating_sub(reasons.len()) {
+                match remaining.saturating_sub(reasons.len()) {
                     0 => Ok(()),
                     more => write!(f, "\nand {more} more"),
                 }
@@ -251,9 +251,10 @@ impl Error {
         Error::External(error.into())
     }
 
-    /// Creates the error of a graph of `nodes` nodes of which `left` are not delegated; `reasons` names the first of them.
-    pub fn not_delegated(nodes: usize, left: usize, reasons: Vec<String>) -> Self {
-        Error::NotDelegated { nodes, left, reasons }
+    /// Creates the error of a graph of `nodes` nodes of which `remaining` are not delegated; `reasons` names the first
+    /// of them.
+    pub fn not_delegated(nodes: usize, remaining: usize, reasons: Vec<String>) -> Self {
+        Error::NotDelegated { nodes, remaining, reasons }
     }
 
     /// Returns the cause of this error, if it has one: the error that [`source`](std::error::Error::source) refers to,

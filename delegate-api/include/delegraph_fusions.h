@@ -44,7 +44,7 @@ typedef struct DelegraphFusionResult {
      * the new ops, separated by line breaks. */
     void (*add_change)(void *context, size_t subgraph, DelegraphText tensor, DelegraphText from, DelegraphText to);
     /** Takes a composite that was not replaced, with the reason. */
-    void (*add_left)(void *context, size_t subgraph, DelegraphText tensor, DelegraphText reason);
+    void (*add_unchanged)(void *context, size_t subgraph, DelegraphText tensor, DelegraphText reason);
 } DelegraphFusionResult;
 
 /** A library of fusions. It exports one function without parameters, `delegraph_fusion_library`, that returns the address

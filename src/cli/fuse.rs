@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use delegraph::core::writer::{Restamped, RestampedOp};
 use delegraph::core::{OpResolver, printable};
-use delegraph::fusion::{Change, Difference, FusionReport, Left, Pipeline, compare_within};
+use delegraph::fusion::{Change, Difference, FusionReport, Pipeline, Unchanged, compare_within};
 use delegraph::{Error, Model, TensorType};
 use serde::Serialize;
 
@@ -179,7 +179,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         Ok(differences) => (differences, None),
         Err(reason) => (Vec::new(), Some(reason)),
     };
-    let FusionReport { changes, left, before, after, versions, .. } = report;
+    let FusionReport { changes, unchanged, before, after, versions, .. } = report;
     let Restamped { ops, old_runtime, new_runtime, .. } = versions;
     out.print(&Rewritten {
         model: arguments.model.name(),
@@ -188,7 +188,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         nodes: Numbers { before: before.nodes, after: after.nodes },
         multiply_adds: Numbers { before: before.multiply_adds, after: after.multiply_adds },
         changes: changes.into_iter().map(change).collect(),
-        left: left.into_iter().map(left_line).collect(),
+        left: unchanged.into_iter().map(left_line).collect(),
         differences: differences.into_iter().map(difference).collect(),
         not_compared: not_compared.filter(|_| !arguments.versions_only),
         versions: ops.into_iter().map(version).collect(),
@@ -286,7 +286,7 @@ fn change(Change { pass, subgraph, tensor, from, to, .. }: Change) -> ChangeLine
     ChangeLine { pass, subgraph, tensor, from, to }
 }
 
-fn left_line(Left { composite, subgraph, tensor, reason, .. }: Left) -> LeftLine {
+fn left_line(Unchanged { composite, subgraph, tensor, reason, .. }: Unchanged) -> LeftLine {
     LeftLine { composite, subgraph, tensor, reason }
 }
 

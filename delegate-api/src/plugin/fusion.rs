@@ -1,21 +1,31 @@
 //! Fusions of a library, and their results, on both sides of the interface.
 
+/// The nodes that a fusion of a library replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FusionKind {
+    /// Marked composites of its name.
+    Composite,
+    /// Patterns of nodes.
+    Pattern,
+}
+
 /// A fusion of a library.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LibraryFusion {
     /// The name of the composites that it replaces, or a name for reports.
     pub name: String,
-    /// Whether it replaces marked composites; otherwise patterns of nodes.
-    pub composites: bool,
+    /// The nodes that it replaces.
+    pub kind: FusionKind,
     /// The factor by which outputs may differ more than usual, at least 1.
     pub tolerance: f64,
 }
 
 impl LibraryFusion {
     /// Creates the description of a fusion with the usual tolerance.
-    pub fn new(name: impl Into<String>, composites: bool) -> Self {
-        LibraryFusion { name: name.into(), composites, tolerance: 1.0 }
+    pub fn new(name: impl Into<String>, kind: FusionKind) -> Self {
+        LibraryFusion { name: name.into(), kind, tolerance: 1.0 }
     }
 
     /// Sets [`LibraryFusion::tolerance`].
@@ -28,17 +38,45 @@ impl LibraryFusion {
 
 /// The result of a fusion of a library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FusionResult {
     /// The rewritten model as a file, if it changed. Not checked.
     pub model: Option<Vec<u8>>,
     /// The changes.
     pub changes: Vec<FusionChange>,
     /// Composites that were not replaced.
-    pub left: Vec<FusionLeft>,
+    pub unchanged: Vec<FusionUnchanged>,
+}
+
+impl FusionResult {
+    /// Creates the result of a fusion that changed nothing.
+    pub fn unchanged() -> Self {
+        FusionResult::default()
+    }
+
+    /// Creates a result with a rewritten model, the bytes of a file.
+    pub fn with_model(model: Vec<u8>) -> Self {
+        FusionResult { model: Some(model), ..FusionResult::default() }
+    }
+
+    /// Adds [`FusionResult::changes`].
+    #[must_use]
+    pub fn with_changes(mut self, changes: impl IntoIterator<Item = FusionChange>) -> Self {
+        self.changes.extend(changes);
+        self
+    }
+
+    /// Adds [`FusionResult::unchanged`].
+    #[must_use]
+    pub fn with_unchanged(mut self, unchanged: impl IntoIterator<Item = FusionUnchanged>) -> Self {
+        self.unchanged.extend(unchanged);
+        self
+    }
 }
 
 /// A change of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FusionChange {
     /// The index of the subgraph.
     pub subgraph: usize,
@@ -50,13 +88,28 @@ pub struct FusionChange {
     pub to: Vec<String>,
 }
 
+impl FusionChange {
+    /// Creates a change: the ops `from` were replaced by the ops `to`.
+    pub fn new(subgraph: usize, tensor: impl Into<String>, from: Vec<String>, to: Vec<String>) -> Self {
+        FusionChange { subgraph, tensor: tensor.into(), from, to }
+    }
+}
+
 /// A composite that a fusion did not replace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FusionLeft {
+#[non_exhaustive]
+pub struct FusionUnchanged {
     /// The index of the subgraph.
     pub subgraph: usize,
     /// Its first output.
     pub tensor: String,
     /// The reason.
     pub reason: String,
+}
+
+impl FusionUnchanged {
+    /// Creates the record of a composite whose first output is `tensor`.
+    pub fn new(subgraph: usize, tensor: impl Into<String>, reason: impl Into<String>) -> Self {
+        FusionUnchanged { subgraph, tensor: tensor.into(), reason: reason.into() }
+    }
 }

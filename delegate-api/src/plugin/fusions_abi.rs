@@ -48,7 +48,7 @@ pub struct DelegraphFusionResult {
         ),
     >,
     /// Takes a composite that was not replaced, with the reason.
-    pub add_left: Option<
+    pub add_unchanged: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
             subgraph: usize,

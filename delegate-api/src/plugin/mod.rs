@@ -54,7 +54,7 @@ pub mod ops_abi;
 mod options;
 mod raw;
 
-pub use fusion::{FusionChange, FusionLeft, FusionResult, LibraryFusion};
+pub use fusion::{FusionChange, FusionKind, FusionResult, FusionUnchanged, LibraryFusion};
 #[cfg(all(feature = "plugins", any(unix, windows)))]
 pub use host::check_library;
 pub use host::{FusionLibrary, KernelLibrary, PluginDelegate, PluginError, PluginLibrary};

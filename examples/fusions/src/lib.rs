@@ -58,7 +58,7 @@ impl CompositeFusion for FuseSquare {
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let x = call.argument(0, "x")?;
         if !graph.is_float(x) {
-            return Outcome::left("its operand is not FLOAT32");
+            return Outcome::unchanged("its operand is not FLOAT32");
         }
         let fused = Node::new(BuiltinOp::SQUARE, 1, Params::None, [Some(x)], [call.output(0)?]);
         graph.replace(call.id, &[call.id], fused);

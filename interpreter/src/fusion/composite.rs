@@ -16,7 +16,7 @@ use crate::runtime::ResourceLimits;
 /// Replaces marked composites of one name: an extension of a [`Pipeline`](super::Pipeline).
 ///
 /// The rewriting is first applied to a model of the composite alone, whose results must match those of the body for
-/// random inputs. A composite whose body does not compute what its name implies is left unchanged. A composite without
+/// random inputs. A composite whose body does not compute what its name implies stays unchanged. A composite without
 /// a body (a custom op of the name) is not compared.
 pub trait CompositeFusion: Send + Sync {
     /// Returns the name of the composites.
@@ -34,9 +34,9 @@ pub trait CompositeFusion: Send + Sync {
     /// unchanged.
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()>;
 
-    /// Replaces the composite by nodes with the same outputs, or returns the reason why it is left unchanged. Reasons
-    /// complete the sentence "it is left: …". If the composite is left, the graph must be unchanged, except for new
-    /// tensors without a consumer.
+    /// Replaces the composite by nodes with the same outputs, or returns the reason why it stays unchanged. Reasons
+    /// complete the sentence "it is left: …". If the composite stays unchanged, the graph must be unchanged, except for
+    /// new tensors without a consumer.
     ///
     /// # Errors
     /// If the attributes cannot be read.
@@ -49,14 +49,14 @@ pub trait CompositeFusion: Send + Sync {
 pub enum Outcome {
     /// The composite was replaced.
     Fused,
-    /// The composite is left unchanged, for this reason.
-    Left(String),
+    /// The composite stays unchanged, for this reason.
+    Unchanged(String),
 }
 
 impl Outcome {
-    /// Returns [`Outcome::Left`] with this reason.
-    pub fn left(reason: impl Into<String>) -> Result<Self> {
-        Ok(Outcome::Left(reason.into()))
+    /// Returns [`Outcome::Unchanged`] with this reason.
+    pub fn unchanged(reason: impl Into<String>) -> Result<Self> {
+        Ok(Outcome::Unchanged(reason.into()))
     }
 }
 
@@ -196,7 +196,7 @@ pub(super) fn try_apart(
     let Some(own) = Call::of(&alone, NodeId(0)) else { return Ok(Outcome::Fused) };
     match fusion.rewrite(&own, &mut alone)? {
         Outcome::Fused => {}
-        left => return Ok(left),
+        unchanged => return Ok(unchanged),
     }
     let first = alone.finish();
     let mut subgraphs = original.subgraphs().to_vec();
@@ -211,7 +211,7 @@ pub(super) fn try_apart(
     for difference in compare_within(&original, &fused, resolver, 2, limits.clone())? {
         if !difference.within(fusion.tolerance()) {
             let greatest = difference.greatest;
-            return Ok(Outcome::Left(format!(
+            return Ok(Outcome::Unchanged(format!(
                 "its body does not give what \"{}\" means: output \"{}\" differs by {greatest:e}",
                 call.name, difference.output
             )));

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use delegraph_core::error::{Error, ErrorKind, Result};
 use delegraph_core::graph::{Model, ModelBytes};
 use delegraph_delegate_api::plugin::export::fusions::Fusions as Exported;
-use delegraph_delegate_api::plugin::{FusionChange, FusionLeft, FusionResult, LibraryFusion};
+use delegraph_delegate_api::plugin::{
+    FusionChange, FusionKind, FusionResult, FusionUnchanged, LibraryFusion,
+};
 
 use super::composite::CompositeFusion;
 use super::pattern::PatternFusion;
 use super::pipeline::Pipeline;
-use super::report::{Change, Left};
+use super::report::{Change, Unchanged};
 
 /// The fusions of a library; [`export_fusions!`](crate::export_fusions) passes this struct to the function that adds
 /// them.
@@ -46,8 +48,10 @@ impl Fusions {
 impl Exported for Fusions {
     fn list(&self) -> Vec<LibraryFusion> {
         let describe = |fusion: &Fusion| match fusion {
-            Fusion::Composite(f) => LibraryFusion::new(f.name(), true).with_tolerance(f.tolerance()),
-            Fusion::Pattern(f) => LibraryFusion::new(f.name(), false),
+            Fusion::Composite(f) => {
+                LibraryFusion::new(f.name(), FusionKind::Composite).with_tolerance(f.tolerance())
+            }
+            Fusion::Pattern(f) => LibraryFusion::new(f.name(), FusionKind::Pattern),
         };
         self.0.iter().map(describe).collect()
     }
@@ -61,13 +65,17 @@ impl Exported for Fusions {
             Fusion::Pattern(f) => Pipeline::empty().pattern_arc(f.clone()),
         };
         let (model, report) = pipeline.run_alone(model).map_err(flat)?;
-        let change = |Change { subgraph, tensor, from, to, .. }| FusionChange { subgraph, tensor, from, to };
-        let left = |Left { subgraph, tensor, reason, .. }| FusionLeft { subgraph, tensor, reason };
-        Ok(FusionResult {
-            model: if report.changes.is_empty() { None } else { Some(model.to_bytes()?) },
-            changes: report.changes.into_iter().map(change).collect(),
-            left: report.left.into_iter().map(left).collect(),
-        })
+        let change =
+            |Change { subgraph, tensor, from, to, .. }| FusionChange::new(subgraph, tensor, from, to);
+        let unchanged =
+            |Unchanged { subgraph, tensor, reason, .. }| FusionUnchanged::new(subgraph, tensor, reason);
+        let result = match report.changes.is_empty() {
+            true => FusionResult::unchanged(),
+            false => FusionResult::with_model(model.to_bytes()?),
+        };
+        Ok(result
+            .with_changes(report.changes.into_iter().map(change))
+            .with_unchanged(report.unchanged.into_iter().map(unchanged)))
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use delegraph_core::OpResolver;
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::{Model, ModelBytes};
-use delegraph_delegate_api::plugin::{FusionChange, FusionLeft, FusionLibrary, FusionResult, LibraryFusion};
+use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary, FusionResult, LibraryFusion};
 
 use super::composite::invalid;
 use super::proof::{Shared, compare_within};
-use super::report::{Change, Left};
+use super::report::{Change, Unchanged};
 use crate::runtime::{Interpreter, ResourceLimits};
 
 /// A fusion of a library, as a pass of a pipeline.
@@ -27,15 +27,15 @@ pub(super) struct Rewritten {
     /// The model, if it changed.
     pub(super) model: Option<Model>,
     pub(super) changes: Vec<Change>,
-    pub(super) left: Vec<Left>,
+    pub(super) unchanged: Vec<Unchanged>,
 }
 
 impl LibraryPass {
-    /// Returns the passes of a library: those over composites, or those over patterns.
-    pub(super) fn of(library: &FusionLibrary, composites: bool) -> Vec<Self> {
+    /// Returns the passes of a library whose fusions are of this kind.
+    pub(super) fn of(library: &FusionLibrary, kind: FusionKind) -> Vec<Self> {
         let all = library.fusions().iter().cloned().enumerate();
         let pass = |(index, fusion)| LibraryPass { library: library.clone(), index, fusion };
-        all.filter(|(_, fusion)| fusion.composites == composites).map(pass).collect()
+        all.filter(|(_, fusion)| fusion.kind == kind).map(pass).collect()
     }
 
     /// Rewrites `model`. If the outputs on random inputs differ, the model stays unchanged: the body of a composite may
@@ -50,17 +50,17 @@ impl LibraryPass {
         limits: &ResourceLimits,
     ) -> Result<Rewritten> {
         let name = &self.fusion.name;
-        let FusionResult { model: bytes, changes, left } =
+        let FusionResult { model: bytes, changes, unchanged, .. } =
             self.library.rewrite(self.index, &model.to_bytes()?)?;
-        let left_line = |FusionLeft { subgraph, tensor, reason }| Left {
+        let kept = unchanged.into_iter().map(|kept| Unchanged {
             composite: name.clone(),
-            subgraph,
-            tensor,
-            reason,
-        };
-        let mut left: Vec<Left> = left.into_iter().map(left_line).collect();
+            subgraph: kept.subgraph,
+            tensor: kept.tensor,
+            reason: kept.reason,
+        });
+        let mut unchanged: Vec<Unchanged> = kept.collect();
         let Some(bytes) = bytes else {
-            return Ok(Rewritten { model: None, changes: Vec::new(), left });
+            return Ok(Rewritten { model: None, changes: Vec::new(), unchanged });
         };
         let invalid = |error: Error| invalid(name, error);
         let bytes = ModelBytes::new(bytes);
@@ -70,21 +70,21 @@ impl LibraryPass {
         };
         let fused = fused.map_err(invalid)?;
         check_ends(model, &fused).map_err(|what| invalid(Error::State(what)))?;
-        if self.fusion.composites
+        if self.fusion.kind == FusionKind::Composite
             && let Some(reason) = self.difference(model, &fused, resolver, limits)?
         {
             let tensor = changes.first().map_or_else(String::new, |change| change.tensor.clone());
-            left.push(Left { composite: name.clone(), subgraph: 0, tensor, reason });
-            return Ok(Rewritten { model: None, changes: Vec::new(), left });
+            unchanged.push(Unchanged { composite: name.clone(), subgraph: 0, tensor, reason });
+            return Ok(Rewritten { model: None, changes: Vec::new(), unchanged });
         }
-        let change = |FusionChange { subgraph, tensor, from, to }| Change {
+        let changes = changes.into_iter().map(|change| Change {
             pass: name.clone(),
-            subgraph,
-            tensor,
-            from,
-            to,
-        };
-        Ok(Rewritten { model: Some(fused), changes: changes.into_iter().map(change).collect(), left })
+            subgraph: change.subgraph,
+            tensor: change.tensor,
+            from: change.from,
+            to: change.to,
+        });
+        Ok(Rewritten { model: Some(fused), changes: changes.collect(), unchanged })
     }
 
     /// Returns the reason why the result is rejected; `None` if the models compute the same, or the original cannot be

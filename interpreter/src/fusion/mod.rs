@@ -52,7 +52,7 @@ pub use export::Fusions;
 pub use pattern::PatternFusion;
 pub use pipeline::{Fused, Pipeline};
 pub use proof::{Difference, compare, compare_within};
-pub use report::{Change, FusionReport, Left, Size};
+pub use report::{Change, FusionReport, Size, Unchanged};
 pub use rewriter::Rewriter;
 
 /// Items that [`export_fusions!`](crate::export_fusions) refers to.

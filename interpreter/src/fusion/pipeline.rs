@@ -6,13 +6,13 @@ use std::sync::Arc;
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::{Model, Subgraph};
 use delegraph_core::{Composite, OpResolver};
-use delegraph_delegate_api::plugin::FusionLibrary;
+use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary};
 
 use super::composite::{Call, CompositeFusion, Outcome, invalid, try_apart};
 use super::known::Known;
 use super::library::{LibraryPass, Rewritten};
 use super::pattern::PatternFusion;
-use super::report::{Change, FusionReport, Left, Size};
+use super::report::{Change, FusionReport, Size, Unchanged};
 use super::rewriter::Rewriter;
 use super::store::Store;
 use super::{clean::clean, composites, fold, patterns, variables};
@@ -102,8 +102,8 @@ impl Pipeline {
     /// Adds the fusions of a library, before existing ones.
     #[must_use]
     pub fn library(mut self, library: &FusionLibrary) -> Self {
-        self.composite_passes.splice(0..0, LibraryPass::of(library, true));
-        self.pattern_passes.splice(0..0, LibraryPass::of(library, false));
+        self.composite_passes.splice(0..0, LibraryPass::of(library, FusionKind::Composite));
+        self.pattern_passes.splice(0..0, LibraryPass::of(library, FusionKind::Pattern));
         self
     }
 
@@ -315,7 +315,7 @@ impl Run<'_> {
                     };
                     let outcome = match tried {
                         Outcome::Fused => fusion.rewrite(&call, &mut graph).map_err(at)?,
-                        left => left,
+                        unchanged => unchanged,
                     };
                     let tensor = call.node.outputs().first().and_then(|t| graph.tensor(*t));
                     let tensor = tensor.map_or_else(String::new, |t| t.name().to_string());
@@ -328,13 +328,13 @@ impl Run<'_> {
                             reason = None;
                             break;
                         }
-                        Outcome::Left(why) => {
+                        Outcome::Unchanged(why) => {
                             let composite = call.name.clone();
-                            reason = Some(Left { composite, subgraph: index, tensor, reason: why });
+                            reason = Some(Unchanged { composite, subgraph: index, tensor, reason: why });
                         }
                     }
                 }
-                self.report.left.extend(reason);
+                self.report.unchanged.extend(reason);
             }
             subgraphs.push(graph.finish());
         }
@@ -439,11 +439,12 @@ impl Run<'_> {
         if !self.pipeline.runs(&pass.fusion.name) {
             return Ok(false);
         }
-        let Rewritten { model, changes, left } =
+        let Rewritten { model, changes, unchanged } =
             pass.run(&self.model, self.resolver, &self.pipeline.limits)?;
         // Further rounds would find the same.
-        let new: Vec<Left> = left.into_iter().filter(|left| !self.report.left.contains(left)).collect();
-        self.report.left.extend(new);
+        let known = &self.report.unchanged;
+        let new: Vec<Unchanged> = unchanged.into_iter().filter(|kept| !known.contains(kept)).collect();
+        self.report.unchanged.extend(new);
         let Some(model) = model else { return Ok(false) };
         self.verify(&pass.fusion.name, Ok(model))?;
         self.report.changes.extend(changes);

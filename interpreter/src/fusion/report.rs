@@ -12,7 +12,7 @@ pub struct FusionReport {
     /// All rewritings, in order.
     pub changes: Vec<Change>,
     /// Composites that a fusion by name left unchanged, with reasons.
-    pub left: Vec<Left>,
+    pub unchanged: Vec<Unchanged>,
     /// The size before the rewriting.
     pub before: Size,
     /// The size after the rewriting.
@@ -40,7 +40,7 @@ pub struct Change {
 /// A composite that was not replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Left {
+pub struct Unchanged {
     /// The name of the operation.
     pub composite: String,
     /// The index of the subgraph.

@@ -433,9 +433,9 @@ fn a_body_that_differs_from_its_name_is_left() {
     let model = composite("odml.l2_norm", &Attributes::new(), body, &inputs);
     let fused = Pipeline::new().run(&model).unwrap();
     assert!(
-        fused.report.left[0].reason.contains("does not give what \"odml.l2_norm\" means"),
+        fused.report.unchanged[0].reason.contains("does not give what \"odml.l2_norm\" means"),
         "{:?}",
-        fused.report.left
+        fused.report.unchanged
     );
     assert_eq!(ops_after(&Pipeline::new(), &model), ["NEG"]);
 }

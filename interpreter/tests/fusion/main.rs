@@ -46,7 +46,7 @@ fn loops_of_three_frameworks_become_one_op() {
         let model = layer(framework, false).model();
         assert!(ops(&model).contains(&"WHILE".to_owned()));
         let fused = Pipeline::new().run(&model).unwrap();
-        assert_eq!(fused.report.left, [], "{framework:?}");
+        assert_eq!(fused.report.unchanged, [], "{framework:?}");
         let all = ops(&fused.model);
         assert_eq!(all.iter().filter(|op| *op == "UNIDIRECTIONAL_SEQUENCE_LSTM").count(), 1, "{all:?}");
         assert!(!all.contains(&"WHILE".to_owned()) && !all.contains(&"BATCH_MATMUL".to_owned()), "{all:?}");
@@ -88,14 +88,18 @@ fn int8_weights_make_a_hybrid_op() {
     for framework in FRAMEWORKS {
         let model = layer(framework, true).model();
         let exact = Pipeline::new().run(&model).unwrap();
-        assert!(exact.report.left[0].reason.contains("not constants of FLOAT32"), "{:?}", exact.report.left);
+        assert!(
+            exact.report.unchanged[0].reason.contains("not constants of FLOAT32"),
+            "{:?}",
+            exact.report.unchanged
+        );
         let fused = Pipeline::new().allow_hybrid().run(&model).unwrap();
         let Some((graph, lstm)) = fused.model.subgraphs().iter().find_map(|g| {
             let is_lstm =
                 |n: &&delegraph_core::Node| *n.op() == Op::Builtin(BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM);
             Some((g, g.nodes().iter().find(is_lstm)?))
         }) else {
-            panic!("{framework:?}: {:?}", fused.report.left);
+            panic!("{framework:?}: {:?}", fused.report.unchanged);
         };
         assert_eq!(graph.tensor(lstm.input(1).unwrap()).ty(), TensorType::Int8);
         // Activations are quantized at run time, to steps of 1/127.
@@ -151,7 +155,7 @@ fn unrolled_layers_become_one_op_in_both_directions() {
                 Unrolled { framework, directions, batch: 2, time: 4, features: 3, cells: 5, hybrid }.model();
             let pipeline = if hybrid { Pipeline::new().allow_hybrid() } else { Pipeline::new() };
             let fused = pipeline.run(&model).unwrap();
-            assert_eq!(fused.report.left, [], "{framework:?}");
+            assert_eq!(fused.report.unchanged, [], "{framework:?}");
             let (all, wanted) = (ops(&fused.model), ["UNIDIRECTIONAL", "BIDIRECTIONAL"][directions - 1]);
             let wanted = format!("{wanted}_SEQUENCE_LSTM");
             assert_eq!(all.iter().filter(|op| **op == wanted).count(), 1, "{framework:?}: {all:?}");
@@ -176,7 +180,11 @@ fn a_state_that_is_not_zero_or_is_read_is_left() {
     draft.subgraphs[0].outputs_mut().push(cell_state);
     let model = draft.verify().unwrap();
     let fused = Pipeline::new().run(&model).unwrap();
-    assert!(fused.report.left[0].reason.contains("cell state at the end"), "{:?}", fused.report.left);
+    assert!(
+        fused.report.unchanged[0].reason.contains("cell state at the end"),
+        "{:?}",
+        fused.report.unchanged
+    );
     assert!(ops(&fused.model).contains(&"WHILE".to_owned()));
     assert!(differences(&model, &fused.model) < 1e-6);
 }

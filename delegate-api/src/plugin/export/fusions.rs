@@ -8,7 +8,7 @@ use delegraph_core::{Error, Result};
 use super::super::abi::*;
 use super::super::fusions_abi::*;
 use super::super::raw::{read, slice, text};
-use super::super::{FusionResult, LibraryFusion};
+use super::super::{FusionKind, FusionResult, LibraryFusion};
 use super::contain::{contain, contain_quietly, failed, report, status};
 use super::host::Host;
 use super::ops::OpenFunction;
@@ -83,7 +83,10 @@ impl Exported {
             let name = CString::new(fusion.name.as_str()).map_err(|_| {
                 Error::State(format!("\"{}\" contains a zero byte", fusion.name.escape_debug()))
             })?;
-            let flags = if fusion.composites { DELEGRAPH_FUSION_COMPOSITE } else { 0 };
+            let flags = match fusion.kind {
+                FusionKind::Composite => DELEGRAPH_FUSION_COMPOSITE,
+                FusionKind::Pattern => 0,
+            };
             list.push(DelegraphFusion { name: name.as_ptr(), flags, tolerance: fusion.tolerance });
             names.push(name);
         }
@@ -101,7 +104,7 @@ impl Exported {
         // SAFETY: this function's condition.
         let result = unsafe { read(result) };
         let result = result.ok_or_else(|| Error::State("there is no room for the result".into()))?;
-        let FusionResult { model, changes, left } = self.source.rewrite(fusion, model)?;
+        let FusionResult { model, changes, unchanged } = self.source.rewrite(fusion, model)?;
         // SAFETY: functions of the application, with bytes and text valid during the calls.
         unsafe {
             if let (Some(set_model), Some(model)) = (result.set_model, &model) {
@@ -112,8 +115,10 @@ impl Exported {
                 let (from, to) = (change.from.join("\n"), change.to.join("\n"));
                 add(result.context, change.subgraph, text(&change.tensor), text(&from), text(&to));
             }
-            for (add, left) in result.add_left.iter().flat_map(|add| left.iter().map(move |l| (add, l))) {
-                add(result.context, left.subgraph, text(&left.tensor), text(&left.reason));
+            if let Some(add) = result.add_unchanged {
+                for kept in &unchanged {
+                    add(result.context, kept.subgraph, text(&kept.tensor), text(&kept.reason));
+                }
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use delegraph_core::{Error, Result};
 use super::super::abi::*;
 use super::super::fusions_abi::*;
 use super::super::raw::{MessageRoom, error_of, slice, text_of};
-use super::super::{FusionChange, FusionLeft, FusionResult, LibraryFusion};
+use super::super::{FusionChange, FusionKind, FusionResult, FusionUnchanged, LibraryFusion};
 use super::PluginError;
 use super::entry::{self, TableError, read_table, required};
 use super::table::HOST;
@@ -156,7 +156,7 @@ impl FusionLibrary {
             context: (&raw mut taken).cast(),
             set_model: Some(set_model),
             add_change: Some(add_change),
-            add_left: Some(add_left),
+            add_unchanged: Some(add_unchanged),
         };
         let mut room = MessageRoom::new();
         let mut slot = room.slot();
@@ -210,12 +210,12 @@ unsafe extern "C" fn add_change(
     unsafe {
         if let Some(taken) = taken(context).filter(|taken| taken.changes.len() < MAX_LINES) {
             let (from, to) = (lines(text_of(from)), lines(text_of(to)));
-            taken.changes.push(FusionChange { subgraph, tensor: text_of(tensor), from, to });
+            taken.changes.push(FusionChange::new(subgraph, text_of(tensor), from, to));
         }
     }
 }
 
-unsafe extern "C" fn add_left(
+unsafe extern "C" fn add_unchanged(
     context: *mut c_void,
     subgraph: usize,
     tensor: DelegraphText,
@@ -223,8 +223,8 @@ unsafe extern "C" fn add_left(
 ) {
     // SAFETY: the library follows the interface.
     unsafe {
-        if let Some(taken) = taken(context).filter(|taken| taken.left.len() < MAX_LINES) {
-            taken.left.push(FusionLeft { subgraph, tensor: text_of(tensor), reason: text_of(reason) });
+        if let Some(taken) = taken(context).filter(|taken| taken.unchanged.len() < MAX_LINES) {
+            taken.unchanged.push(FusionUnchanged::new(subgraph, text_of(tensor), text_of(reason)));
         }
     }
 }
@@ -284,8 +284,12 @@ impl Functions {
             if name.is_empty() || !tolerance.is_finite() || tolerance < 1.0 {
                 return Err(format!("the fusion \"{name}\" with tolerance {tolerance}"));
             }
-            let composites = fusion.flags & DELEGRAPH_FUSION_COMPOSITE != 0;
-            Ok(LibraryFusion { name, composites, tolerance })
+            let kind = if fusion.flags & DELEGRAPH_FUSION_COMPOSITE != 0 {
+                FusionKind::Composite
+            } else {
+                FusionKind::Pattern
+            };
+            Ok(LibraryFusion { name, kind, tolerance })
         };
         list.iter().map(read).collect()
     }

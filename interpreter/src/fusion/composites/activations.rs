@@ -41,10 +41,10 @@ fn verify(call: &Call) -> Result<()> {
 fn put(call: &Call, graph: &mut Rewriter<'_>, op: BuiltinOp, params: impl Into<Params>) -> Result<Outcome> {
     let (x, output) = (call.argument(0, "x")?, call.output(0)?);
     if graph.shape(x).is_none() || graph.shape(x) != graph.shape(output) {
-        return Outcome::left("input and output do not have the same shape");
+        return Outcome::unchanged("input and output do not have the same shape");
     }
     if !graph.is_float(x) {
-        return Outcome::left("only FLOAT32 is fused");
+        return Outcome::unchanged("only FLOAT32 is fused");
     }
     graph.replace(call.id, &[call.id], Node::new(op, 1, params, [Some(x)], [output]));
     Ok(Outcome::Fused)
@@ -95,7 +95,7 @@ impl CompositeFusion for Softmax {
         let beta = attributes.get_or::<f32>("beta", 1.0)?;
         let rank = graph.shape(call.argument(0, "x")?).map(|s| s.rank() as i64);
         if axis != -1 && Some(axis + 1) != rank {
-            return Outcome::left("SOFTMAX goes along the last dimension");
+            return Outcome::unchanged("SOFTMAX goes along the last dimension");
         }
         put(call, graph, BuiltinOp::SOFTMAX, SoftmaxParams::default().beta(beta))
     }

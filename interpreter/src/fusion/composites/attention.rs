@@ -44,14 +44,14 @@ impl CompositeFusion for Attention {
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let attributes = call.attributes()?;
         if attributes.optional::<f64>("logit_cap")?.is_some_and(|cap| cap != 0.0) {
-            return Outcome::left("it caps its scores");
+            return Outcome::unchanged("it caps its scores");
         }
         if !call.node.inputs().iter().flatten().all(|id| graph.is_float(*id)) {
-            return Outcome::left("only FLOAT32 is fused");
+            return Outcome::unchanged("only FLOAT32 is fused");
         }
         let Some(width) = graph.shape(call.argument(0, "the queries")?).and_then(|s| s.last().copied())
         else {
-            return Outcome::left("a shape depends on data");
+            return Outcome::unchanged("a shape depends on data");
         };
         let scale = attributes.get_or::<f64>("scale", 1.0 / (width.max(1) as f64).sqrt())?;
         let options = Attributes::new().with("scale", scale).to_bytes();

@@ -31,12 +31,12 @@ impl CompositeFusion for EmbeddingLookup {
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let (table, ids, output) = (call.argument(0, "")?, call.argument(1, "")?, call.output(0)?);
         if graph.ty(ids) != Some(TensorType::Int32) {
-            return Outcome::left("EMBEDDING_LOOKUP needs ids of INT32");
+            return Outcome::unchanged("EMBEDDING_LOOKUP needs ids of INT32");
         }
         let (Some(shape), Some(result), Some(rows)) =
             (graph.shape(ids).cloned(), graph.shape(output).cloned(), graph.shape(table).cloned())
         else {
-            return Outcome::left("a shape depends on data");
+            return Outcome::unchanged("a shape depends on data");
         };
         let lookup = |ids, output| {
             Node::new(BuiltinOp::EMBEDDING_LOOKUP, 1, Params::None, [Some(ids), Some(table)], [output])
@@ -50,7 +50,7 @@ impl CompositeFusion for EmbeddingLookup {
         let flat = graph.new_tensor(flat);
         let mut found = match graph.tensor(output) {
             Some(tensor) => tensor.clone(),
-            None => return Outcome::left("it has no output"),
+            None => return Outcome::unchanged("it has no output"),
         };
         found.set_shape([count, width]);
         found.set_shape_signature(None);
@@ -58,7 +58,7 @@ impl CompositeFusion for EmbeddingLookup {
         let found = graph.new_tensor(found);
         let list = graph.new_constant("list", [1], &[-1i32]);
         let sizes: Option<Vec<i32>> = result.iter().map(|&d| i32::try_from(d).ok()).collect();
-        let Some(mut sizes) = sizes else { return Outcome::left("its output is too large") };
+        let Some(mut sizes) = sizes else { return Outcome::unchanged("its output is too large") };
         if let Some(first) = sizes.first_mut() {
             *first = -1;
         }

@@ -29,15 +29,15 @@ impl CompositeFusion for L2Norm {
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let (x, output, attributes) = (call.argument(0, "x")?, call.output(0)?, call.attributes()?);
         let axis = attributes.get_or::<i64>("axis", -1)?;
-        let Some(shape) = graph.shape(x) else { return Outcome::left("a shape depends on data") };
+        let Some(shape) = graph.shape(x) else { return Outcome::unchanged("a shape depends on data") };
         if axis != -1 && axis + 1 != shape.rank() as i64 {
-            return Outcome::left("L2_NORMALIZATION goes along the last dimension");
+            return Outcome::unchanged("L2_NORMALIZATION goes along the last dimension");
         }
         if !graph.is_float(x) || graph.shape(output) != Some(shape) {
-            return Outcome::left("only FLOAT32 is fused");
+            return Outcome::unchanged("only FLOAT32 is fused");
         }
         if attributes.get_or::<f64>("epsilon", 0.0)? > LARGEST_EPSILON {
-            return Outcome::left("its epsilon is not that of L2_NORMALIZATION");
+            return Outcome::unchanged("its epsilon is not that of L2_NORMALIZATION");
         }
         let fused = Node::new(BuiltinOp::L2_NORMALIZATION, 1, L2NormParams::default(), [Some(x)], [output]);
         graph.replace(call.id, &[call.id], fused);

@@ -232,22 +232,22 @@ impl CompositeFusion for Lstm {
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let plan = self.plan(call, graph)?;
         let Some((features, cells)) = self.sizes(call, graph, &plan)? else {
-            return Outcome::left("a shape depends on data");
+            return Outcome::unchanged("a shape depends on data");
         };
         let attributes = call.attributes()?;
         if attributes.get_or("go_backwards", false)?
             || attributes.get_or("direction", "forward")? == "reverse"
         {
-            return Outcome::left("no fused op goes backward in time alone");
+            return Outcome::unchanged("no fused op goes backward in time alone");
         }
         let x = call.argument(0, "x")?;
         if !graph.is_float(x) {
-            return Outcome::left("its input is not FLOAT32");
+            return Outcome::unchanged("its input is not FLOAT32");
         }
         for &state in &plan.states {
             let zero = call.operand(state).is_some_and(|id| is_zero(graph, id, 0));
             if !zero {
-                return Outcome::left(format!(
+                return Outcome::unchanged(format!(
                     "its state at the beginning (argument {state}) is not known to be zero"
                 ));
             }
@@ -258,10 +258,12 @@ impl CompositeFusion for Lstm {
         let bidirectional = plan.directions.len() == 2;
         for (i, role) in plan.roles.iter().enumerate().filter(|(i, _)| used(*i)) {
             if *role == Role::Cell {
-                return Outcome::left(format!("its cell state at the end (result {i}) is read"));
+                return Outcome::unchanged(format!("its cell state at the end (result {i}) is read"));
             }
             if *role == Role::Last && bidirectional {
-                return Outcome::left(format!("its last output in both directions (result {i}) is read"));
+                return Outcome::unchanged(format!(
+                    "its last output in both directions (result {i}) is read"
+                ));
             }
         }
         let Some(cut) = plan
@@ -271,9 +273,11 @@ impl CompositeFusion for Lstm {
             .collect::<Option<Vec<_>>>()
         else {
             let also = if self.hybrid { ", or of INT8 with one scale" } else { "" };
-            return Outcome::left(format!("its weights are not constants of FLOAT32{also}"));
+            return Outcome::unchanged(format!("its weights are not constants of FLOAT32{also}"));
         };
-        let Some(sequence) = graph.shape(x).cloned() else { return Outcome::left("a shape depends on data") };
+        let Some(sequence) = graph.shape(x).cloned() else {
+            return Outcome::unchanged("a shape depends on data");
+        };
         let body = Body::new(graph, x, &plan, cut, cells, features, &sequence);
         Ok(self.put(call, graph, &plan, body, cells, &sequence))
     }

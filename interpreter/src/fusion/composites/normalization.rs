@@ -64,10 +64,10 @@ impl CompositeFusion for Normalization {
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let (x, output, attributes) = (call.argument(0, "x")?, call.output(0)?, call.attributes()?);
         if !call.node.inputs().iter().flatten().all(|id| graph.is_float(*id)) {
-            return Outcome::left("only FLOAT32 is fused");
+            return Outcome::unchanged("only FLOAT32 is fused");
         }
         let Some(shape) = graph.shape(x).filter(|s| graph.shape(output) == Some(s)) else {
-            return Outcome::left("input and output do not have the same shape");
+            return Outcome::unchanged("input and output do not have the same shape");
         };
         let mut options = Attributes::new().with("epsilon", attributes.get::<f64>("epsilon")?);
         let name = match self.kind {
@@ -76,7 +76,7 @@ impl CompositeFusion for Normalization {
             NormalizationKind::Group => {
                 let axis = attributes.get_or::<i64>("channel_axis", -1)?;
                 if axis != -1 && axis + 1 != shape.rank() as i64 {
-                    return Outcome::left("its channels are not the last dimension");
+                    return Outcome::unchanged("its channels are not the last dimension");
                 }
                 options = options.with("num_groups", attributes.get::<i64>("num_groups")?);
                 names::GROUP_NORM
