@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 /** The version of this interface. Plugin and application must have the same version. */
-#define DELEGRAPH_ABI_VERSION 1u
+#define DELEGRAPH_ABI_VERSION 2u
 
 /** Status: success. */
 #define DELEGRAPH_OK 0
@@ -146,6 +146,9 @@ extern "C" {
 /** Capability: before such a partition is prepared, the delegate receives the shapes that follow from those of its
  * inputs. */
 #define DELEGRAPH_CAN_PROPAGATED_SHAPES UINT64_C(2)
+
+/** Time: not measured. */
+#define DELEGRAPH_TIME_UNKNOWN UINT64_C(0xffffffffffffffff)
 
 /** Identifies the current call in calls back to the application. Valid until the call returns, on the thread of the
  * call; otherwise functions return `DELEGRAPH_INVALID`. */
@@ -358,18 +361,18 @@ typedef struct DelegraphKernelCall {
     size_t threads;
 } DelegraphKernelCall;
 
-/** Measurements of a kernel. Times are in milliseconds; a negative time is unknown. */
+/** Measurements of a kernel. A time that was not measured is `DELEGRAPH_TIME_UNKNOWN`. */
 typedef struct DelegraphStats {
     /** Bytes of this struct. */
     size_t size;
     /** Bytes of device memory that the kernel holds. */
     uint64_t device_bytes;
-    /** Time of the last upload. */
-    double upload_ms;
-    /** Time on the device in the last run. */
-    double device_ms;
-    /** Time of the last read-back. */
-    double readback_ms;
+    /** Nanoseconds of the last upload. */
+    uint64_t upload_nanoseconds;
+    /** Nanoseconds on the device in the last run. */
+    uint64_t device_nanoseconds;
+    /** Nanoseconds of the last read-back. */
+    uint64_t readback_nanoseconds;
     /** Number of kernels that one run starts on the device. */
     size_t dispatches;
 } DelegraphStats;

@@ -216,7 +216,7 @@ fn tables_that_violate_the_interface_are_rejected() {
     check(
         "version",
         "-DVERSION=99",
-        "its plugin interface has version 99, this application's has version 1: update the application",
+        "its plugin interface has version 99, this application's has version 2: update the application",
     );
     check("old", "-DVERSION=0", "build the plugin again");
     check("size", "-DSIZE=16", "its table of functions has 16 bytes");

@@ -339,13 +339,13 @@ fn a_plugin_of_another_interface_is_refused() {
         "newer",
         99,
         1000,
-        "interface has version 99, this application's has version 1: update the application",
+        "interface has version 99, this application's has version 2: update the application",
     );
     check(
         "older",
         0,
         1000,
-        "interface has version 0, this application's has version 1: build the plugin again",
+        "interface has version 0, this application's has version 2: build the plugin again",
     );
     check("small", 1, 16, "its table of functions has 16 bytes, at least ");
 }

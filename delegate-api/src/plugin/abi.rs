@@ -11,7 +11,7 @@
 use std::ffi::{c_char, c_void};
 
 /// The version of this interface. Plugin and application must have the same version.
-pub const DELEGRAPH_ABI_VERSION: u32 = 1;
+pub const DELEGRAPH_ABI_VERSION: u32 = 2;
 
 /// Status: success.
 pub const DELEGRAPH_OK: i32 = 0;
@@ -99,6 +99,9 @@ pub const DELEGRAPH_CAN_DYNAMIC_SHAPES: u64 = 1;
 /// Capability: before such a partition is prepared, the delegate receives the shapes that follow from those of its
 /// inputs.
 pub const DELEGRAPH_CAN_PROPAGATED_SHAPES: u64 = 2;
+
+/// Time: not measured.
+pub const DELEGRAPH_TIME_UNKNOWN: u64 = 0xffffffffffffffff;
 
 /// Identifies the current call in calls back to the application. Valid until the call returns, on the thread of the
 /// call; otherwise functions return `DELEGRAPH_INVALID`.
@@ -337,7 +340,7 @@ pub struct DelegraphKernelCall {
     pub threads: usize,
 }
 
-/// Measurements of a kernel. Times are in milliseconds; a negative time is unknown.
+/// Measurements of a kernel. A time that was not measured is `DELEGRAPH_TIME_UNKNOWN`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DelegraphStats {
@@ -345,12 +348,12 @@ pub struct DelegraphStats {
     pub size: usize,
     /// Bytes of device memory that the kernel holds.
     pub device_bytes: u64,
-    /// Time of the last upload.
-    pub upload_ms: f64,
-    /// Time on the device in the last run.
-    pub device_ms: f64,
-    /// Time of the last read-back.
-    pub readback_ms: f64,
+    /// Nanoseconds of the last upload.
+    pub upload_nanoseconds: u64,
+    /// Nanoseconds on the device in the last run.
+    pub device_nanoseconds: u64,
+    /// Nanoseconds of the last read-back.
+    pub readback_nanoseconds: u64,
     /// Number of kernels that one run starts on the device.
     pub dispatches: usize,
 }

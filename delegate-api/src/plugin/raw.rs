@@ -198,9 +198,9 @@ mod tests {
         let whole = DelegraphStats {
             size: size_of::<DelegraphStats>(),
             device_bytes: 7,
-            upload_ms: 1.0,
-            device_ms: 2.0,
-            readback_ms: 3.0,
+            upload_nanoseconds: 1,
+            device_nanoseconds: 2,
+            readback_nanoseconds: 3,
             dispatches: 9,
         };
         let check = |size: usize, want: Option<(u64, usize)>| {

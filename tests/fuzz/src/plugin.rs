@@ -172,7 +172,8 @@ unsafe extern "C" fn kernel_stats(_: *mut c_void, stats: *mut DelegraphStats) {
     // SAFETY: a struct of the application's.
     unsafe {
         (*stats).device_bytes = number() as u64;
-        (*stats).upload_ms = [f64::NAN, f64::INFINITY, -1.0, 1e300][usize::from(byte() % 4)];
+        (*stats).upload_nanoseconds =
+            [0, 1, DELEGRAPH_TIME_UNKNOWN - 1, DELEGRAPH_TIME_UNKNOWN][usize::from(byte() % 4)];
     }
 }
 

@@ -237,25 +237,29 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
 impl ExportedKernel<dyn DelegateKernel> {
     pub(super) fn stats(&self) -> DelegraphStats {
         let stats = self.kernel.stats();
-        let ms = |time: Option<Duration>| time.map_or(-1.0, |time| time.as_secs_f64() * 1e3);
+        let known = |time: Option<Duration>| time.map_or(DELEGRAPH_TIME_UNKNOWN, nanoseconds);
         DelegraphStats {
             size: size_of::<DelegraphStats>(),
             device_bytes: stats.device_bytes,
-            upload_ms: ms(stats.upload_time),
-            device_ms: ms(stats.device_time),
-            readback_ms: ms(stats.readback_time),
+            upload_nanoseconds: known(stats.upload_time),
+            device_nanoseconds: known(stats.device_time),
+            readback_nanoseconds: known(stats.readback_time),
             dispatches: stats.dispatches,
         }
     }
 
     pub(super) fn node_times(&mut self) -> &[DelegraphNodeTime] {
-        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let times = self.kernel.node_times().iter();
         self.times.clear();
         self.times
             .extend(times.map(|t| DelegraphNodeTime { node: t.node.0, nanoseconds: nanoseconds(t.time) }));
         &self.times
     }
+}
+
+/// Returns the nanoseconds of a time, at most `u64::MAX`.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Returns tensor `i` of a call: inputs, then outputs.

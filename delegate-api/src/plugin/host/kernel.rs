@@ -105,20 +105,19 @@ impl DelegateKernel for PluginKernel {
         let mut out = DelegraphStats {
             size: size_of::<DelegraphStats>(),
             device_bytes: 0,
-            upload_ms: -1.0,
-            device_ms: -1.0,
-            readback_ms: -1.0,
+            upload_nanoseconds: DELEGRAPH_TIME_UNKNOWN,
+            device_nanoseconds: DELEGRAPH_TIME_UNKNOWN,
+            readback_nanoseconds: DELEGRAPH_TIME_UNKNOWN,
             dispatches: 0,
         };
         // SAFETY: `create_kernel` made the kernel. It is not running, which would require `&mut self`.
         unsafe { stats(self.handle.kernel, &raw mut out) };
-        // Negative values and NaN stand for unknown times.
-        let known = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).ok();
+        let known = |time: u64| (time != DELEGRAPH_TIME_UNKNOWN).then(|| Duration::from_nanos(time));
         DelegateStats {
             device_bytes: out.device_bytes,
-            upload_time: known(out.upload_ms),
-            device_time: known(out.device_ms),
-            readback_time: known(out.readback_ms),
+            upload_time: known(out.upload_nanoseconds),
+            device_time: known(out.device_nanoseconds),
+            readback_time: known(out.readback_nanoseconds),
             dispatches: out.dispatches,
         }
     }

@@ -160,7 +160,9 @@ unsafe extern "C" fn invoke_kernel(
 }
 unsafe extern "C" fn kernel_stats(_: *mut c_void, stats: *mut DelegraphStats) {
     // SAFETY: a struct of the application.
-    unsafe { ((*stats).upload_ms, (*stats).device_ms) = (f64::NAN, 2.5) };
+    unsafe {
+        ((*stats).upload_nanoseconds, (*stats).device_nanoseconds) = (DELEGRAPH_TIME_UNKNOWN, 2_500_000)
+    };
 }
 unsafe extern "C" fn node_times(_: *mut c_void, count: *mut usize) -> *const DelegraphNodeTime {
     static TIMES: [DelegraphNodeTime; 2] =
@@ -292,8 +294,8 @@ fn wrong_tables_are_refused() {
         assert!(error.to_string().contains(want), "{error}");
     };
     check(
-        |t| t.abi_version = 2,
-        "interface has version 2, this application's has version 1: update the application",
+        |t| t.abi_version = 3,
+        "interface has version 3, this application's has version 2: update the application",
     );
     check(|t| t.abi_version = 0, "build the plugin again");
     check(|t| t.size -= 1, "its table of functions has ");
