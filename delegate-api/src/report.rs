@@ -68,7 +68,7 @@ pub struct PartitionReport {
     /// Multiply-adds of one run.
     pub multiply_adds: u64,
     /// Bytes of inputs and outputs.
-    pub boundary_bytes: usize,
+    pub boundary_bytes: u64,
 }
 
 impl PartitionReport {
@@ -87,7 +87,7 @@ impl PartitionReport {
 
     /// Sets [`PartitionReport::boundary_bytes`].
     #[must_use]
-    pub fn with_boundary_bytes(mut self, boundary_bytes: usize) -> Self {
+    pub fn with_boundary_bytes(mut self, boundary_bytes: u64) -> Self {
         self.boundary_bytes = boundary_bytes;
         self
     }

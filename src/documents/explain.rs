@@ -115,7 +115,7 @@ pub(crate) struct PartitionLine {
     pub(crate) outputs: Vec<TensorLine>,
     /// Floats that the device stores in 16 bits.
     pub(crate) half_tensors: Vec<TensorLine>,
-    pub(crate) boundary_bytes: usize,
+    pub(crate) boundary_bytes: u64,
 }
 
 #[derive(Serialize)]

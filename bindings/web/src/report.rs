@@ -58,7 +58,7 @@ struct Partition {
     delegate: String,
     nodes: Vec<usize>,
     multiply_adds: u64,
-    boundary_bytes: usize,
+    boundary_bytes: u64,
     dispatches: usize,
     device_bytes: u64,
     upload_milliseconds: Option<f64>,

@@ -66,7 +66,7 @@ impl Section {
         );
         let taken = self.partitions.iter().map(|p| p.multiply_adds).fold(0, u64::saturating_add);
         if !self.partitions.is_empty() {
-            let boundary = self.partitions.iter().map(|p| p.boundary_bytes).fold(0, usize::saturating_add);
+            let boundary = self.partitions.iter().map(|p| p.boundary_bytes).fold(0, u64::saturating_add);
             text += &format!(
                 "{} of {} delegated, {} over the borders of {}\n",
                 scaled(taken),
@@ -183,7 +183,7 @@ impl Gain {
             0 => "as much over the borders".into(),
             saved => format!(
                 "{} {} over the borders",
-                bytes(usize::try_from(saved.unsigned_abs()).unwrap_or(usize::MAX)),
+                bytes(saved.unsigned_abs()),
                 if saved > 0 { "less" } else { "more" }
             ),
         };

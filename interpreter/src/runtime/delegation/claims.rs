@@ -148,7 +148,7 @@ fn describe_partition(report: &mut Report, candidate: Candidate<'_>, delegate: u
     for node in &group.nodes {
         report.nodes[node.0].runner = Runner::Delegate { delegate, partition };
     }
-    let bytes = |id: &TensorId| candidate.tensors[id.0].byte_size().unwrap_or(0);
+    let bytes = |id: &TensorId| candidate.tensors[id.0].byte_size().unwrap_or(0) as u64;
     let graph = candidate.graph(candidate.states);
     let multiply_adds = group.nodes.iter().map(|&id| graph.node(id).cost().multiply_adds);
     let partition = PartitionReport::new(delegate, group.clone().into_params())
