@@ -1,5 +1,7 @@
 //! Elementwise functions and softmax.
 
+use std::borrow::Cow;
+
 use delegraph_core::BuiltinOp;
 use delegraph_core::error::Result;
 use delegraph_core::graph::Node;
@@ -11,13 +13,37 @@ use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `gelu(x)` by GELU. The optional attribute `approximate` is "tanh", "none", or a boolean.
-pub struct Gelu(/** The composite's name. */ pub &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gelu(Cow<'static, str>);
+
+impl Gelu {
+    /// Creates the fusion for composites of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        Gelu(name.into())
+    }
+}
 
 /// Replaces `hardswish(x)` by HARD_SWISH.
-pub struct HardSwish(/** The composite's name. */ pub &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardSwish(Cow<'static, str>);
+
+impl HardSwish {
+    /// Creates the fusion for composites of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        HardSwish(name.into())
+    }
+}
 
 /// Replaces `softmax(x)` along the last dimension by SOFTMAX. The attributes `axis` and `beta` are optional.
-pub struct Softmax(/** The composite's name. */ pub &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Softmax(Cow<'static, str>);
+
+impl Softmax {
+    /// Creates the fusion for composites of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        Softmax(name.into())
+    }
+}
 
 fn approximate(call: &Call) -> Result<bool> {
     let attributes = call.attributes()?;
@@ -52,7 +78,7 @@ fn put(call: &Call, graph: &mut Rewriter<'_>, op: BuiltinOp, params: impl Into<P
 
 impl CompositeFusion for Gelu {
     fn name(&self) -> &str {
-        self.0
+        &self.0
     }
 
     fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
@@ -68,7 +94,7 @@ impl CompositeFusion for Gelu {
 
 impl CompositeFusion for HardSwish {
     fn name(&self) -> &str {
-        self.0
+        &self.0
     }
 
     fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
@@ -82,7 +108,7 @@ impl CompositeFusion for HardSwish {
 
 impl CompositeFusion for Softmax {
     fn name(&self) -> &str {
-        self.0
+        &self.0
     }
 
     fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Scaled dot-product attention.
 
+use std::borrow::Cow;
+
 use delegraph_core::error::Result;
 use delegraph_core::graph::Node;
 use delegraph_core::ops::Params;
@@ -11,11 +13,19 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `softmax(scale · q · kᵀ + mask) · v` by one custom op of this project. Queries are `[batch, queries, heads,
 /// width]`, keys and values `[batch, keys, groups, width]`; several heads may share a group. The mask is optional.
-pub struct Attention(/** The composite's name. */ pub &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attention(Cow<'static, str>);
+
+impl Attention {
+    /// Creates the fusion for composites of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        Attention(name.into())
+    }
+}
 
 impl CompositeFusion for Attention {
     fn name(&self) -> &str {
-        self.0
+        &self.0
     }
 
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()> {

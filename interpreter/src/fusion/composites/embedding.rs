@@ -1,5 +1,7 @@
 //! Lookup of rows in a table.
 
+use std::borrow::Cow;
+
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, Tensor};
 use delegraph_core::ops::Params;
@@ -11,11 +13,19 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `embedding_lookup(table [rows, width], ids)`, as in TensorFlow's guide, by EMBEDDING_LOOKUP, whose first
 /// input is a list of ids. Ids of other shapes are reshaped to a list, and the result is reshaped back.
-pub struct EmbeddingLookup(/** The composite's name. */ pub &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbeddingLookup(Cow<'static, str>);
+
+impl EmbeddingLookup {
+    /// Creates the fusion for composites of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        EmbeddingLookup(name.into())
+    }
+}
 
 impl CompositeFusion for EmbeddingLookup {
     fn name(&self) -> &str {
-        self.0
+        &self.0
     }
 
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()> {

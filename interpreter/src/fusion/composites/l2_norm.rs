@@ -1,5 +1,7 @@
 //! Normalization of vectors to length 1.
 
+use std::borrow::Cow;
+
 use delegraph_core::BuiltinOp;
 use delegraph_core::error::Result;
 use delegraph_core::graph::Node;
@@ -13,11 +15,19 @@ const LARGEST_EPSILON: f64 = 1e-5;
 
 /// Replaces `l2_norm(x)` along the last dimension by L2_NORMALIZATION. The attributes `axis` and `epsilon` are
 /// optional.
-pub struct L2Norm(/** The composite's name. */ pub &'static str);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct L2Norm(Cow<'static, str>);
+
+impl L2Norm {
+    /// Creates the fusion for composites of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        L2Norm(name.into())
+    }
+}
 
 impl CompositeFusion for L2Norm {
     fn name(&self) -> &str {
-        self.0
+        &self.0
     }
 
     fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {

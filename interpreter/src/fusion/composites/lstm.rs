@@ -4,6 +4,8 @@
 //! and layout of the gates depend on the framework. The fused op has a matrix per gate, `[cells, features]`. The
 //! matrices are cut and transposed while fusing, so that the file holds constants in the op's layout.
 
+use std::borrow::Cow;
+
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, Subgraph, Tensor, TensorId};
 use delegraph_core::ops::control_flow::StableHloCompositeParams;
@@ -24,10 +26,10 @@ use crate::fusion::rewriter::Rewriter;
 ///
 /// The op is the body of a composite with the name's suffix `.fused`, because its state must be reset in every
 /// invocation; see [`Pipeline::stateful`](crate::fusion::Pipeline::stateful).
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lstm {
-    /// The composite's name.
-    pub name: &'static str,
+    name: Cow<'static, str>,
     /// The layout of its operands.
     pub layout: LstmLayout,
     /// Whether int8 weights are supported. The op then quantizes activations, which changes the results.
@@ -36,8 +38,8 @@ pub struct Lstm {
 
 impl Lstm {
     /// Creates a fusion of the composites `name`, for float weights.
-    pub fn new(name: &'static str, layout: LstmLayout) -> Self {
-        Lstm { name, layout, hybrid: false }
+    pub fn new(name: impl Into<Cow<'static, str>>, layout: LstmLayout) -> Self {
+        Lstm { name: name.into(), layout, hybrid: false }
     }
 
     /// Sets [`Lstm::hybrid`].
@@ -217,7 +219,7 @@ impl Lstm {
 
 impl CompositeFusion for Lstm {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn tolerance(&self) -> f64 {

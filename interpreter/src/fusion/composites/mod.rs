@@ -23,15 +23,15 @@ pub use normalization::{Normalization, NormalizationKind};
 /// Returns all fusions that produce builtin ops.
 pub(super) fn all() -> Vec<Arc<dyn CompositeFusion>> {
     let mut all: Vec<Arc<dyn CompositeFusion>> = vec![
-        Arc::new(EmbeddingLookup("embedding_lookup")),
-        Arc::new(EmbeddingLookup("odml.embedding_lookup")),
-        Arc::new(L2Norm("odml.l2_norm")),
-        Arc::new(L2Norm("l2_norm")),
-        Arc::new(Gelu("aten.gelu.default")),
-        Arc::new(Gelu("odml.gelu")),
-        Arc::new(Gelu("gelu")),
-        Arc::new(HardSwish("aten.hardswish.default")),
-        Arc::new(Softmax("odml.softmax")),
+        Arc::new(EmbeddingLookup::new("embedding_lookup")),
+        Arc::new(EmbeddingLookup::new("odml.embedding_lookup")),
+        Arc::new(L2Norm::new("odml.l2_norm")),
+        Arc::new(L2Norm::new("l2_norm")),
+        Arc::new(Gelu::new("aten.gelu.default")),
+        Arc::new(Gelu::new("odml.gelu")),
+        Arc::new(Gelu::new("gelu")),
+        Arc::new(HardSwish::new("aten.hardswish.default")),
+        Arc::new(Softmax::new("odml.softmax")),
     ];
     all.extend(recurrent(false));
     all
@@ -54,6 +54,6 @@ pub(super) fn custom() -> Vec<Arc<dyn CompositeFusion>> {
         Arc::new(Normalization::new("odml.group_norm", NormalizationKind::Group)),
         Arc::new(Normalization::new("odml.layer_norm", NormalizationKind::Layer)),
         Arc::new(Normalization::new("odml.rms_norm", NormalizationKind::RootMeanSquare)),
-        Arc::new(Attention("odml.scaled_dot_product_attention")),
+        Arc::new(Attention::new("odml.scaled_dot_product_attention")),
     ]
 }

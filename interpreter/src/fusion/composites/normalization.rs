@@ -1,5 +1,7 @@
 //! Normalizations without a builtin op.
 
+use std::borrow::Cow;
+
 use delegraph_core::error::Result;
 use delegraph_core::graph::Node;
 use delegraph_core::ops::Params;
@@ -12,18 +14,18 @@ use crate::fusion::rewriter::Rewriter;
 /// Replaces a normalization by a custom op of this project. Operands: `x`, factors per channel, and terms per channel
 /// except for [`NormalizationKind::RootMeanSquare`]. Attributes: `epsilon`; for groups, `num_groups` and
 /// `channel_axis`, which must be the last.
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Normalization {
-    /// The composite's name.
-    pub name: &'static str,
+    name: Cow<'static, str>,
     /// The elements that are normalized together.
     pub kind: NormalizationKind,
 }
 
 impl Normalization {
     /// Creates a fusion of the composites `name`.
-    pub fn new(name: &'static str, kind: NormalizationKind) -> Self {
-        Normalization { name, kind }
+    pub fn new(name: impl Into<Cow<'static, str>>, kind: NormalizationKind) -> Self {
+        Normalization { name: name.into(), kind }
     }
 }
 
@@ -41,7 +43,7 @@ pub enum NormalizationKind {
 
 impl CompositeFusion for Normalization {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()> {

@@ -10,9 +10,10 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `min(max(x, 0), 6)`, in either order, by RELU6; equally for RELU_N1_TO_1 and RELU_0_TO_1, and `max(x, 0)`
 /// by RELU.
-pub struct RecogniseClamp;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FuseClamp;
 
-impl PatternFusion for RecogniseClamp {
+impl PatternFusion for FuseClamp {
     fn name(&self) -> &str {
         "recognise-clamp"
     }

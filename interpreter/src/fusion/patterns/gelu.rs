@@ -14,9 +14,10 @@ use crate::fusion::rewriter::Rewriter;
 /// Replaces `0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³)))` by the approximate GELU, and `0.5 · x · (1 + erf(x /
 /// √2))` by GELU. The error function is a custom op, `Erf` or `FlexErf`, because there is no builtin op. Factors may be
 /// at any place.
-pub struct RecogniseGelu;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FuseGelu;
 
-impl PatternFusion for RecogniseGelu {
+impl PatternFusion for FuseGelu {
     fn name(&self) -> &str {
         "recognise-gelu"
     }

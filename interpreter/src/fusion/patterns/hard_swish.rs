@@ -10,9 +10,10 @@ use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `x · relu6(x + 3) / 6` by HARD_SWISH, for any order of the factors and any form of the division.
-pub struct RecogniseHardSwish;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FuseHardSwish;
 
-impl PatternFusion for RecogniseHardSwish {
+impl PatternFusion for FuseHardSwish {
     fn name(&self) -> &str {
         "recognise-hard-swish"
     }

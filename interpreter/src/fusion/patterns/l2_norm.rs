@@ -15,9 +15,10 @@ const LEAST: f32 = 1e-12;
 
 /// Replaces `x · rsqrt(max(Σ x², 1e-12))` along the last dimension, which is TensorFlow's `l2_normalize`, by
 /// L2_NORMALIZATION; equally for `x / sqrt(…)`.
-pub struct RecogniseL2Norm;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FuseL2Norm;
 
-impl PatternFusion for RecogniseL2Norm {
+impl PatternFusion for FuseL2Norm {
     fn name(&self) -> &str {
         "recognise-l2-norm"
     }

@@ -28,28 +28,28 @@ mod softmax;
 
 pub use activation::FuseActivation;
 pub use affine::{FoldBias, FoldScale};
-pub use clamp::RecogniseClamp;
+pub use clamp::FuseClamp;
 pub use duplicate::MergeDuplicates;
-pub use gelu::RecogniseGelu;
-pub use hard_swish::RecogniseHardSwish;
+pub use gelu::FuseGelu;
+pub use hard_swish::FuseHardSwish;
 pub use identity::RemoveIdentity;
-pub use l2_norm::RecogniseL2Norm;
+pub use l2_norm::FuseL2Norm;
 pub use movement::MergeMovement;
-pub use normalization::{RecogniseLayerNorm, RecogniseRmsNorm};
+pub use normalization::{FuseLayerNorm, FuseRmsNorm};
 pub use pad::FoldPad;
 pub use quantize::MergeQuantize;
-pub use softmax::RecogniseSoftmax;
+pub use softmax::FuseSoftmax;
 
 /// Returns all fusions that produce builtin ops, in the order in which they are tried.
 pub(super) fn all() -> Vec<Arc<dyn PatternFusion>> {
     vec![
         Arc::new(RemoveIdentity),
         Arc::new(MergeDuplicates),
-        Arc::new(RecogniseClamp),
-        Arc::new(RecogniseHardSwish),
-        Arc::new(RecogniseGelu),
-        Arc::new(RecogniseSoftmax),
-        Arc::new(RecogniseL2Norm),
+        Arc::new(FuseClamp),
+        Arc::new(FuseHardSwish),
+        Arc::new(FuseGelu),
+        Arc::new(FuseSoftmax),
+        Arc::new(FuseL2Norm),
         Arc::new(MergeQuantize),
         Arc::new(MergeMovement),
         Arc::new(FoldScale),
@@ -61,7 +61,7 @@ pub(super) fn all() -> Vec<Arc<dyn PatternFusion>> {
 
 /// Returns the fusions that produce custom ops of this project.
 pub(super) fn custom() -> Vec<Arc<dyn PatternFusion>> {
-    vec![Arc::new(RecogniseLayerNorm), Arc::new(RecogniseRmsNorm)]
+    vec![Arc::new(FuseLayerNorm), Arc::new(FuseRmsNorm)]
 }
 
 /// Returns the fused activation of an op's params.

@@ -17,12 +17,14 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `(x - mean) · rsqrt(variance + ε) · γ + β` along the last dimension by one custom op of this project. `γ`
 /// and `β` are optional, and may be several constants.
-pub struct RecogniseLayerNorm;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FuseLayerNorm;
 
 /// Replaces `x · rsqrt(mean(x²) + ε) · γ` along the last dimension by one custom op of this project.
-pub struct RecogniseRmsNorm;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FuseRmsNorm;
 
-impl PatternFusion for RecogniseLayerNorm {
+impl PatternFusion for FuseLayerNorm {
     fn name(&self) -> &str {
         "recognise-layer-norm"
     }
@@ -32,7 +34,7 @@ impl PatternFusion for RecogniseLayerNorm {
     }
 }
 
-impl PatternFusion for RecogniseRmsNorm {
+impl PatternFusion for FuseRmsNorm {
     fn name(&self) -> &str {
         "recognise-rms-norm"
     }

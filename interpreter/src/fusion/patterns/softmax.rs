@@ -12,9 +12,10 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `exp(x - max(x)) / Σ exp(x - max(x))` along the last dimension by SOFTMAX, with or without the maximum: the
 /// results are equal unless the exponentials overflow.
-pub struct RecogniseSoftmax;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FuseSoftmax;
 
-impl PatternFusion for RecogniseSoftmax {
+impl PatternFusion for FuseSoftmax {
     fn name(&self) -> &str {
         "recognise-softmax"
     }
