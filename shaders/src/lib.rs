@@ -15,6 +15,8 @@
 //!
 //! **Portability.** Every kernel runs within WebGPU's default limits; with [`Caps`] a kernel chooses other tile sizes where
 //! a device offers more. Accumulation is always in `f32`.
+//!
+//! The crate is an implementation detail of `delegraph-delegate-wgpu`: its API may change in any release.
 
 mod binding;
 mod caps;

@@ -1,7 +1,7 @@
 //! `devices`: the instruction sets of the CPU kernels, and the adapters that the wgpu delegate can run on.
 
 use delegraph::delegate_wgpu::{AdapterDescription, adapters};
-use delegraph::interpreter::kernels::compute::{ISA_VARIABLE, Isa};
+use delegraph::interpreter::kernels::{ISA_VARIABLE, Isa};
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};

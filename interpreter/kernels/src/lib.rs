@@ -5,13 +5,16 @@
 //! - [`custom`]: kernels of custom ops of well-known models.
 //!
 //! Each has one file per op family, named like the family's definition in `delegraph_core::ops`. [`BuiltinOpResolver`]
-//! and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops are in [`compute`], which works on
+//! and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops are in `compute`, which works on
 //! plain slices.
+//!
+//! The crate is an implementation detail of `delegraph-interpreter`: its API may change in any release.
 
 // Some helpers are used only by optimized kernels.
 #![cfg_attr(not(feature = "optimized"), allow(dead_code, unused_imports))]
 
-pub mod common;
+mod common;
+#[doc(hidden)]
 pub mod compute;
 pub mod custom;
 mod evaluate;
@@ -23,5 +26,6 @@ mod resolvers;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use compute::{ISA_VARIABLE, Isa, ThreadPool};
 pub use evaluate::{Environment, Evaluation, KnownInputs, OutputShapes, evaluate, infer_outputs};
 pub use resolvers::{BuiltinOpResolver, ReferenceOpResolver};

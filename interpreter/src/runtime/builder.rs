@@ -9,7 +9,7 @@ use delegraph_core::resolver::check_resolved;
 use delegraph_core::{Composite, Model, Op, OpResolver};
 use delegraph_delegate_api::{Delegate, PartitionOptions, Policy};
 use delegraph_kernels::BuiltinOpResolver;
-use delegraph_kernels::compute::ThreadPool;
+use delegraph_kernels::ThreadPool;
 
 use super::delegation::Delegates;
 use super::engine::Engine;

@@ -6,7 +6,7 @@ use delegraph_core::TensorType;
 
 /// One of the two formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Float8 {
+pub(crate) enum Float8 {
     /// Exponents from -6 to 8, maximum 448, one NaN, no infinities.
     E4M3FN,
     /// Exponents from -14 to 15, maximum 57,344, infinities and NaNs.
@@ -15,7 +15,7 @@ pub enum Float8 {
 
 impl Float8 {
     /// Returns the format of a tensor type.
-    pub fn of(ty: TensorType) -> Option<Self> {
+    pub(crate) fn of(ty: TensorType) -> Option<Self> {
         match ty {
             TensorType::Float8E4M3FN => Some(Float8::E4M3FN),
             TensorType::Float8E5M2 => Some(Float8::E5M2),
@@ -46,7 +46,7 @@ impl Float8 {
     }
 
     /// Decodes `code`.
-    pub fn decode(self, code: u8) -> f32 {
+    pub(crate) fn decode(self, code: u8) -> f32 {
         let sign = if code & 0x80 == 0 { 1.0 } else { -1.0 };
         let code = code & 0x7f;
         if code >= self.first_special() {
@@ -75,7 +75,7 @@ impl Float8 {
 
     /// Encodes `value` to the nearest code, ties to even. Values that are too large become infinity, or NaN where the
     /// format has no infinities.
-    pub fn encode(self, value: f32) -> u8 {
+    pub(crate) fn encode(self, value: f32) -> u8 {
         let sign = if value.is_sign_negative() { 0x80 } else { 0 };
         if value.is_nan() {
             return sign | if self == Float8::E5M2 { 0x7e } else { 0x7f };

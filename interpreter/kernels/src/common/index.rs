@@ -9,10 +9,10 @@ use crate::compute::{SharedMut, chunk_len, threads_for};
 mod walk;
 
 /// Distance between neighbours along each dimension, in elements, outermost dimension first.
-pub type Strides = SmallVec<[isize; 8]>;
+pub(crate) type Strides = SmallVec<[isize; 8]>;
 
 /// Strides of a dense tensor, in elements.
-pub fn dense_strides(shape: &[usize]) -> Strides {
+pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
     let mut strides = Strides::from_elem(1, shape.len());
     for d in (1..shape.len()).rev() {
         // Wraps only for tensors without elements.
@@ -23,7 +23,7 @@ pub fn dense_strides(shape: &[usize]) -> Strides {
 
 /// Strides for reading a dense tensor of shape `from` as a tensor of shape `to`, to which it broadcasts by NumPy's
 /// rule. Repeated dimensions have stride 0.
-pub fn broadcast_strides(from: &[usize], to: &[usize]) -> Strides {
+pub(crate) fn broadcast_strides(from: &[usize], to: &[usize]) -> Strides {
     let missing = to.len() - from.len();
     let mut strides = Strides::from_elem(0, missing);
     let repeated = |(d, stride)| if from[d] == 1 && to[missing + d] != 1 { 0 } else { stride };
@@ -34,14 +34,14 @@ pub fn broadcast_strides(from: &[usize], to: &[usize]) -> Strides {
 /// Nested loops over `N` operands, each with a stride per loop. Loops that are contiguous for every operand are merged,
 /// so that the innermost loop is as long as possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nest<const N: usize> {
+pub(crate) struct Nest<const N: usize> {
     outer: SmallVec<[(usize, [isize; N]); 8]>,
     inner: (usize, [isize; N]),
 }
 
 impl<const N: usize> Nest<N> {
     /// Loops over `shape`, outermost first; `strides[n][d]` is the step of operand `n` in loop `d`.
-    pub fn new(shape: &[usize], strides: [&[isize]; N]) -> Self {
+    pub(crate) fn new(shape: &[usize], strides: [&[isize]; N]) -> Self {
         let mut nest = Nest { outer: SmallVec::new(), inner: (1, [0; N]) };
         for d in (0..shape.len()).rev() {
             if shape[d] == 1 {
@@ -63,33 +63,33 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Number of iterations.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.outer.iter().fold(self.inner.0, |product, (count, _)| product.saturating_mul(*count))
     }
 
     /// Length and strides of the innermost loop.
-    pub fn inner(&self) -> (usize, [isize; N]) {
+    pub(crate) fn inner(&self) -> (usize, [isize; N]) {
         self.inner
     }
 }
 
 /// A loop whose iterations can run in parallel, as they write disjoint ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub(crate) struct Cut {
     /// Number of the loop, outermost first.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// Number of iterations.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Step of each operand.
-    pub step: [isize; 2],
+    pub(crate) step: [isize; 2],
     /// Largest offset that the loops inside reach in the output.
-    pub reach: usize,
+    pub(crate) reach: usize,
 }
 
 impl Nest<2> {
     /// Returns the outermost loop with a nonzero step in the second operand, if the step is longer than the reach of
     /// the loops inside.
-    pub fn cut(&self) -> Option<Cut> {
+    pub(crate) fn cut(&self) -> Option<Cut> {
         let loops = || self.outer.iter().chain([&self.inner]);
         let (depth, &(count, step)) =
             loops().enumerate().find(|(_, (count, step))| *count > 1 && step[1] != 0)?;
@@ -107,7 +107,7 @@ impl Nest<2> {
 
     /// Splits off a loop that sums up rows: the innermost loop has stride 1 in both operands, and the loop around it
     /// has stride 0 in the second. Returns the other loops, and the count and the stride of the one split off.
-    pub fn stacked(&self) -> Option<(Self, usize, usize)> {
+    pub(crate) fn stacked(&self) -> Option<(Self, usize, usize)> {
         let &(count, [step, 0]) = self.outer.last().filter(|_| self.inner.1 == [1, 1])? else { return None };
         let mut rest = self.clone();
         rest.outer.pop();
@@ -115,35 +115,35 @@ impl Nest<2> {
     }
 
     /// Returns the loops with only `count` iterations of the cut.
-    pub fn part(&self, cut: Cut, count: usize) -> Self {
+    pub(crate) fn part(&self, cut: Cut, count: usize) -> Self {
         let mut part = self.clone();
         part.outer.get_mut(cut.depth).unwrap_or(&mut part.inner).0 = count;
         part
     }
 
     /// Loops for an elementwise op whose inputs of shapes `a` and `b` broadcast to `out`.
-    pub fn broadcast(a: &[usize], b: &[usize], out: &[usize]) -> Self {
+    pub(crate) fn broadcast(a: &[usize], b: &[usize], out: &[usize]) -> Self {
         Nest::new(out, [&broadcast_strides(a, out), &broadcast_strides(b, out)])
     }
 }
 
 /// A view of a tensor: the offset of its first element and its strides, in elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
+pub(crate) struct View {
     /// The first element.
-    pub start: usize,
+    pub(crate) start: usize,
     /// Step of each dimension.
-    pub strides: Strides,
+    pub(crate) strides: Strides,
 }
 
 impl View {
     /// Returns the whole of a dense tensor.
-    pub fn dense(shape: &[usize]) -> Self {
+    pub(crate) fn dense(shape: &[usize]) -> Self {
         View { start: 0, strides: dense_strides(shape) }
     }
 
     /// Returns the box of a dense tensor of shape `shape` that begins at `origin`.
-    pub fn at(shape: &[usize], origin: &[usize]) -> Self {
+    pub(crate) fn at(shape: &[usize], origin: &[usize]) -> Self {
         let strides = dense_strides(shape);
         let start = origin.iter().zip(&strides).map(|(&o, &s)| o.wrapping_mul(s.cast_unsigned()));
         let start = start.fold(0, usize::wrapping_add);
@@ -151,14 +151,14 @@ impl View {
     }
 
     /// Creates a dense tensor of shape `from`, broadcast to shape `to`.
-    pub fn broadcast(from: &[usize], to: &[usize]) -> Self {
+    pub(crate) fn broadcast(from: &[usize], to: &[usize]) -> Self {
         View { start: 0, strides: broadcast_strides(from, to) }
     }
 }
 
 /// A copy between two views, for elements of any size. Elements below a byte are packed, the first in the lowest bits.
 #[derive(Debug, Clone)]
-pub struct StridedCopy {
+pub(crate) struct StridedCopy {
     nest: Nest<2>,
     start: [usize; 2],
     bits: usize,
@@ -172,14 +172,20 @@ const MAX_PIECE: usize = 4 << 20;
 
 impl StridedCopy {
     /// Copies `shape` elements of `bits` bits each.
-    pub fn new(shape: &[usize], bits: usize, from: &View, to: &View) -> Self {
+    pub(crate) fn new(shape: &[usize], bits: usize, from: &View, to: &View) -> Self {
         let nest = Nest::new(shape, [&from.strides, &to.strides]);
         StridedCopy { nest, start: [from.start, to.start], bits }
     }
 
     /// Copies a dense tensor into one of shape `to`. Along each dimension, the first element goes to `before` and
     /// neighbours are `apart`. Elements outside of `to` are left out.
-    pub fn spread(shape: &[usize], to: &[usize], before: &[isize], apart: &[usize], bits: usize) -> Self {
+    pub(crate) fn spread(
+        shape: &[usize],
+        to: &[usize],
+        before: &[isize],
+        apart: &[usize],
+        bits: usize,
+    ) -> Self {
         let (mut counts, mut from, mut target) =
             (SmallVec::<[usize; 8]>::new(), View::dense(shape), View::dense(to));
         for d in 0..shape.len() {
@@ -198,7 +204,7 @@ impl StridedCopy {
     }
 
     /// Returns whether the copy is `elements` consecutive elements, from offset 0 to offset 0.
-    pub fn is_dense(&self, elements: usize) -> bool {
+    pub(crate) fn is_dense(&self, elements: usize) -> bool {
         let (size, steps) = self.nest.inner;
         self.start == [0; 2]
             && self.nest.outer.is_empty()
@@ -214,7 +220,7 @@ impl StridedCopy {
     }
 
     /// Copies from the bytes of one tensor to the bytes of another, on several threads if the copy is large enough.
-    pub fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
+    pub(crate) fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
         let width = self.bits / 8;
         // The usual copy in small models: contiguous, and too small for several threads.
         let (count, steps) = self.nest.inner;
@@ -330,7 +336,7 @@ impl StridedCopy {
     }
 
     /// Calls `f` with the index read and the index written, for every element in order.
-    pub fn for_each(&self, mut f: impl FnMut(usize, usize)) {
+    pub(crate) fn for_each(&self, mut f: impl FnMut(usize, usize)) {
         self.nest.for_each(self.start, |[i, o]| f(i, o));
     }
 }
@@ -357,13 +363,13 @@ fn copy_bytes(from: &[u8], to: &mut [u8]) {
 }
 
 /// Element `i` of a tensor of packed elements of `bits` bits, 2 or 4.
-pub fn packed(bytes: &[u8], bits: usize, i: usize) -> u8 {
+pub(crate) fn packed(bytes: &[u8], bits: usize, i: usize) -> u8 {
     let per_byte = 8 / bits;
     bytes[i / per_byte] >> (i % per_byte * bits) & ((1 << bits) - 1)
 }
 
 /// Writes element `i` of a tensor of packed elements of `bits` bits, 2 or 4.
-pub fn set_packed(bytes: &mut [u8], bits: usize, i: usize, value: u8) {
+pub(crate) fn set_packed(bytes: &mut [u8], bits: usize, i: usize, value: u8) {
     let (per_byte, mask) = (8 / bits, (1 << bits) - 1);
     let shift = i % per_byte * bits;
     let byte = &mut bytes[i / per_byte];
@@ -371,7 +377,7 @@ pub fn set_packed(bytes: &mut [u8], bits: usize, i: usize, value: u8) {
 }
 
 /// Returns the bits per element of a type whose elements can be copied individually: all but strings and variants.
-pub fn copied_bits(ty: TensorType) -> Option<usize> {
+pub(crate) fn copied_bits(ty: TensorType) -> Option<usize> {
     if ty == TensorType::Resource { Some(32) } else { ty.bits() }
 }
 

@@ -1,13 +1,13 @@
 //! Fixed-point arithmetic of the quantized kernels. Results are bit-exact with TFLite: same multipliers, same rounding.
 
-pub use delegraph_core::fixed_point::{Multiplier, doubling_high_mul, rounding_shift_right, saturating_shl};
+pub(crate) use delegraph_core::fixed_point::{Multiplier, doubling_high_mul, rounding_shift_right};
 use delegraph_core::kernel::TensorView;
 use delegraph_core::ops::Activation;
-pub use delegraph_core::quantized::{Steps, inverse_root, one_over_one_plus, reciprocal};
+pub(crate) use delegraph_core::quantized::{Steps, inverse_root, reciprocal};
 use delegraph_core::{Element, Error, Result, TensorType};
 
 /// An integer type of quantized tensors.
-pub trait QuantizedElement: Element + Into<i32> {
+pub(crate) trait QuantizedElement: Element + Into<i32> {
     /// Minimum.
     const MIN: i32;
     /// Maximum.
@@ -33,7 +33,7 @@ quantized_elements!(i8, u8, i16, i32);
 ///
 /// # Errors
 /// Fails if the tensor is not quantized per tensor or the zero point is outside of its type's range.
-pub fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, i32)> {
+pub(crate) fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, i32)> {
     let (scale, zero_point) = tensor.scale_zero_point()?;
     let range = match tensor.ty() {
         TensorType::UInt8 => 0..=u8::MAX.into(),
@@ -50,7 +50,7 @@ pub fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, i32)> {
 ///
 /// # Errors
 /// Fails if the tensor has another type or is not quantized per tensor.
-pub fn steps_of(tensor: TensorView<'_>) -> Result<Steps> {
+pub(crate) fn steps_of(tensor: TensorView<'_>) -> Result<Steps> {
     let (scale, zero_point) = tensor.scale_zero_point()?;
     let unsupported = || Error::Unsupported(format!("a quantized tensor of type {}", tensor.ty()));
     Steps::new(tensor.ty(), scale, zero_point).ok_or_else(unsupported)
@@ -61,7 +61,7 @@ pub fn steps_of(tensor: TensorView<'_>) -> Result<Steps> {
 ///
 /// # Errors
 /// Fails if the activation is not a clamp, or there is one and the tensor is not quantized per tensor.
-pub fn activation_range(activation: Activation, output: TensorView<'_>) -> Result<(i32, i32)> {
+pub(crate) fn activation_range(activation: Activation, output: TensorView<'_>) -> Result<(i32, i32)> {
     match (activation, output.quantization(), output.ty()) {
         (Activation::None, None, TensorType::Int8) => Ok((i8::MIN.into(), i8::MAX.into())),
         (Activation::None, None, TensorType::UInt8) => Ok((0, u8::MAX.into())),

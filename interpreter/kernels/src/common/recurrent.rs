@@ -9,30 +9,30 @@ use super::weights::{integer_dot, quantize_asymmetric, quantize_symmetric, scale
 
 /// Position of one time step in a tensor.
 #[derive(Debug, Clone, Copy)]
-pub struct Order {
+pub(crate) struct Order {
     /// Number of sequences.
-    pub batch: usize,
+    pub(crate) batch: usize,
     /// Number of steps of each sequence.
-    pub steps: usize,
+    pub(crate) steps: usize,
     /// Whether time is the outermost dimension.
-    pub time_major: bool,
+    pub(crate) time_major: bool,
 }
 
 impl Order {
     /// Steps of a tensor `[time, batch, …]` or `[batch, time, …]`.
-    pub fn new(shape: &[usize], time_major: bool) -> Self {
+    pub(crate) fn new(shape: &[usize], time_major: bool) -> Self {
         let dim = |i: usize| shape.get(i).copied().unwrap_or(0);
         let (batch, steps) = if time_major { (dim(1), dim(0)) } else { (dim(0), dim(1)) };
         Order { batch, steps, time_major }
     }
 
     /// Returns the index of the vector of a sequence and a step.
-    pub fn at(&self, batch: usize, step: usize) -> usize {
+    pub(crate) fn at(&self, batch: usize, step: usize) -> usize {
         if self.time_major { step * self.batch + batch } else { batch * self.steps + step }
     }
 
     /// Steps in the order in which they run.
-    pub fn walk(&self, backward: bool) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn walk(&self, backward: bool) -> impl Iterator<Item = usize> + use<> {
         let steps = self.steps;
         (0..steps).map(move |step| if backward { steps - 1 - step } else { step })
     }
@@ -40,9 +40,9 @@ impl Order {
 
 /// A vector, quantized if the weights are integers.
 #[derive(Debug)]
-pub struct Vector<'a> {
+pub(crate) struct Vector<'a> {
     /// A float vector.
-    pub values: &'a [f32],
+    pub(crate) values: &'a [f32],
     quantized: &'a [i8],
     scale: f32,
     zero_point: i32,
@@ -50,7 +50,7 @@ pub struct Vector<'a> {
 
 impl<'a> Vector<'a> {
     /// Quantizes `values` into `quantized`, which has the same length; `asymmetric` adds a zero point.
-    pub fn new(values: &'a [f32], quantized: &'a mut [i8], asymmetric: bool) -> Self {
+    pub(crate) fn new(values: &'a [f32], quantized: &'a mut [i8], asymmetric: bool) -> Self {
         let (scale, zero_point) = match asymmetric {
             true => quantize_asymmetric(values, quantized),
             false => (quantize_symmetric(values, quantized), 0),
@@ -59,14 +59,14 @@ impl<'a> Vector<'a> {
     }
 
     /// Scale of the quantized values.
-    pub fn scale(&self) -> f32 {
+    pub(crate) fn scale(&self) -> f32 {
         self.scale
     }
 }
 
 /// Weights of a recurrent op in `prepare`.
 #[derive(Debug)]
-pub struct Weights {
+pub(crate) struct Weights {
     input: usize,
     /// Scale of integer weights.
     scale: Option<f32>,
@@ -76,7 +76,7 @@ pub struct Weights {
 
 impl Weights {
     /// Reads input `i` if the node has it. Integers are signed, regardless of their type.
-    pub fn new(cx: &PrepareContext<'_>, i: usize, sparse: bool) -> Result<Option<Self>> {
+    pub(crate) fn new(cx: &PrepareContext<'_>, i: usize, sparse: bool) -> Result<Option<Self>> {
         let Some(tensor) = cx.optional_input(i) else { return Ok(None) };
         let scale = match tensor.ty() {
             TensorType::Float32 => None,
@@ -105,7 +105,7 @@ impl Weights {
     }
 
     /// Returns the weights during an invocation.
-    pub fn get<'s, 'a: 's>(&'s self, cx: &mut InvokeContext<'a>) -> Result<Matrix<'s>> {
+    pub(crate) fn get<'s, 'a: 's>(&'s self, cx: &mut InvokeContext<'a>) -> Result<Matrix<'s>> {
         Ok(match (self.scale, &self.dense) {
             (Some(scale), Some(dense)) => Matrix::Sparse(dense, scale),
             (Some(scale), None) => Matrix::Integer(bytemuck::cast_slice(cx.input_bytes(self.input)?), scale),
@@ -116,7 +116,7 @@ impl Weights {
 
 /// A weight matrix, or a vector that represents a diagonal matrix.
 #[derive(Debug, Clone, Copy)]
-pub enum Matrix<'a> {
+pub(crate) enum Matrix<'a> {
     /// Float weights.
     Float(&'a [f32]),
     /// Integer weights and their scale.
@@ -128,7 +128,7 @@ pub enum Matrix<'a> {
 impl Matrix<'_> {
     /// Adds the product with a vector to `sums`. For sparse weights the vector's integers are multiples of
     /// `sparse_scale` without a zero point, as in TFLite.
-    pub fn multiply_add(&self, vector: &Vector<'_>, sparse_scale: f32, sums: &mut [f32]) {
+    pub(crate) fn multiply_add(&self, vector: &Vector<'_>, sparse_scale: f32, sums: &mut [f32]) {
         let width = vector.values.len().max(1);
         let mut integers = |weights: &[i8], scale: f32, zero_point: i32| {
             for (sum, row) in sums.iter_mut().zip(weights.chunks_exact(width)) {
@@ -147,7 +147,7 @@ impl Matrix<'_> {
     }
 
     /// Adds the elementwise product with `values` to `sums`.
-    pub fn scale_add(&self, values: &[f32], sums: &mut [f32]) {
+    pub(crate) fn scale_add(&self, values: &[f32], sums: &mut [f32]) {
         let pairs = sums.iter_mut().zip(values);
         match self {
             Matrix::Float(weights) => pairs.zip(*weights).for_each(|((sum, x), w)| *sum += w * x),

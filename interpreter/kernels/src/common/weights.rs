@@ -15,7 +15,7 @@ use crate::compute::{Isa, extent, to_steps};
 
 /// A weight tensor of INT8, INT4 or INT2, or of UINT8 that holds signed numbers. It may be sparse.
 #[derive(Debug, Clone)]
-pub struct Weights {
+pub(crate) struct Weights {
     input: usize,
     storage: Storage,
 }
@@ -34,7 +34,7 @@ enum Storage {
 
 impl Weights {
     /// Reads the weights of input `i`.
-    pub fn new(cx: &mut PrepareContext<'_>, i: usize) -> Result<Self> {
+    pub(crate) fn new(cx: &mut PrepareContext<'_>, i: usize) -> Result<Self> {
         let tensor = cx.input(i)?;
         let elements = tensor.shape().elements();
         let sparsity = tensor.tensor().sparsity.as_deref();
@@ -60,7 +60,7 @@ impl Weights {
     }
 
     /// Constant weights, one byte each.
-    pub fn constant(cx: &PrepareContext<'_>, i: usize) -> Option<Vec<i8>> {
+    pub(crate) fn constant(cx: &PrepareContext<'_>, i: usize) -> Option<Vec<i8>> {
         let tensor = cx.input(i).ok()?;
         let bytes = tensor.constant_bytes().filter(|_| tensor.tensor().sparsity.is_none())?;
         let unpacked =
@@ -74,7 +74,7 @@ impl Weights {
     }
 
     /// Returns the weights, one byte each. May be called once per `invoke`.
-    pub fn get<'s, 'a: 's>(&'s self, cx: &mut InvokeContext<'a>) -> Result<&'s [i8]> {
+    pub(crate) fn get<'s, 'a: 's>(&'s self, cx: &mut InvokeContext<'a>) -> Result<&'s [i8]> {
         let (bits, temporary, elements) = match &self.storage {
             Storage::Bytes => return Ok(bytemuck::cast_slice(cx.input_bytes(self.input)?)),
             Storage::Dense(dense) => return Ok(&dense[..]),
@@ -90,13 +90,13 @@ impl Weights {
 }
 
 /// Returns the `bits` low bits of a byte as a signed number.
-pub fn signed(value: u8, bits: usize) -> i8 {
+pub(crate) fn signed(value: u8, bits: usize) -> i8 {
     let unused = 8 - bits;
     (value << unused).cast_signed() >> unused
 }
 
 /// Checks that input `i`, an optional bias, has elements of `T`.
-pub fn check_bias_type<T: Element>(cx: &PrepareContext<'_>, i: usize) -> Result<()> {
+pub(crate) fn check_bias_type<T: Element>(cx: &PrepareContext<'_>, i: usize) -> Result<()> {
     match cx.optional_input(i) {
         Some(bias) if bias.ty() != T::TYPE => Err(unsupported_type("bias", bias)),
         _ => Ok(()),
@@ -104,7 +104,7 @@ pub fn check_bias_type<T: Element>(cx: &PrepareContext<'_>, i: usize) -> Result<
 }
 
 /// `sum` plus the products of `a` and `b`, with their zero points subtracted.
-pub fn integer_dot<A, B>(sum: i32, a: &[A], b: &[B], zero_a: i32, zero_b: i32) -> i32
+pub(crate) fn integer_dot<A, B>(sum: i32, a: &[A], b: &[B], zero_a: i32, zero_b: i32) -> i32
 where
     A: Copy + Into<i32>,
     B: Copy + Into<i32>,
@@ -117,7 +117,7 @@ where
 
 /// Float activations that are quantized while running, row by row (a batch's image, a vector).
 #[derive(Debug, Clone, Copy)]
-pub struct DynamicInput {
+pub(crate) struct DynamicInput {
     rows: usize,
     row: usize,
     asymmetric: bool,
@@ -127,18 +127,23 @@ pub struct DynamicInput {
 }
 
 /// The result of [`DynamicInput`].
-pub struct QuantizedRows<'a> {
+pub(crate) struct QuantizedRows<'a> {
     /// All rows.
-    pub values: &'a [i8],
+    pub(crate) values: &'a [i8],
     /// One scale per row.
-    pub scales: &'a [f32],
+    pub(crate) scales: &'a [f32],
     /// One zero point per row.
-    pub zero_points: &'a [i32],
+    pub(crate) zero_points: &'a [i32],
 }
 
 impl DynamicInput {
     /// For `rows` rows of `row` elements; with zero points if `asymmetric`.
-    pub fn new(cx: &mut PrepareContext<'_>, rows: usize, row: usize, asymmetric: bool) -> Result<Self> {
+    pub(crate) fn new(
+        cx: &mut PrepareContext<'_>,
+        rows: usize,
+        row: usize,
+        asymmetric: bool,
+    ) -> Result<Self> {
         let elements = rows
             .checked_mul(row)
             .ok_or_else(|| Error::OutOfMemory(format!("{rows} rows of {row} elements")))?;
@@ -148,7 +153,11 @@ impl DynamicInput {
     }
 
     /// Quantizes `input`. May be called once per `invoke`.
-    pub fn quantize<'a>(&self, cx: &mut InvokeContext<'a>, input: &[f32]) -> Result<QuantizedRows<'a>> {
+    pub(crate) fn quantize<'a>(
+        &self,
+        cx: &mut InvokeContext<'a>,
+        input: &[f32],
+    ) -> Result<QuantizedRows<'a>> {
         let values = &mut cx.temporary::<i8>(self.quantized)?[..self.rows * self.row];
         let scales = &mut cx.temporary::<f32>(self.scales)?[..self.rows];
         let zero_points = &mut cx.temporary::<i32>(self.zero_points)?[..self.rows];
@@ -164,14 +173,14 @@ impl DynamicInput {
 }
 
 /// Bounds of an activation that is a clamp.
-pub fn clamp_bounds(activation: Activation) -> Result<(f32, f32)> {
+pub(crate) fn clamp_bounds(activation: Activation) -> Result<(f32, f32)> {
     activation.clamp().ok_or_else(|| {
         Error::Unsupported(format!("activation {activation:?}; only clamping activations are supported"))
     })
 }
 
 /// Returns an activation as a function of floats.
-pub fn float_activation(activation: Activation) -> fn(f32) -> f32 {
+pub(crate) fn float_activation(activation: Activation) -> fn(f32) -> f32 {
     match activation {
         Activation::None => |x| x,
         Activation::Relu => |x| if x < 0.0 { 0.0 } else { x },
@@ -183,14 +192,14 @@ pub fn float_activation(activation: Activation) -> fn(f32) -> f32 {
 }
 
 /// Scale and zero point of a tensor that is quantized per tensor; the scale is positive.
-pub fn scale_zero_point(tensor: TensorView<'_>) -> Result<(f32, i32)> {
+pub(crate) fn scale_zero_point(tensor: TensorView<'_>) -> Result<(f32, i32)> {
     let (scale, zero_point) = tensor.scale_zero_point()?;
     check_scale(tensor, scale)?;
     Ok((scale, zero_point))
 }
 
 /// Checks that a tensor's zero point is 0, which 16-bit activations must have.
-pub fn check_symmetric(tensor: TensorView<'_>) -> Result<()> {
+pub(crate) fn check_symmetric(tensor: TensorView<'_>) -> Result<()> {
     match scale_zero_point(tensor)?.1 {
         0 => Ok(()),
         zero_point => Err(Error::Unsupported(format!(
@@ -213,7 +222,7 @@ fn check_scale(tensor: TensorView<'_>, scale: f32) -> Result<()> {
 
 /// Scales of matrix `i` of `rows` rows that is quantized per block, row by row, and the size of a block. `None` for
 /// other quantizations.
-pub fn block_scales(
+pub(crate) fn block_scales(
     cx: &PrepareContext<'_>,
     i: usize,
     (rows, width): (usize, usize),
@@ -243,7 +252,7 @@ pub fn block_scales(
 }
 
 /// Scales of weights: one, or one per index of `dimension` with zero points of 0.
-pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'a [f32]> {
+pub(crate) fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'a [f32]> {
     let name = weights.name();
     let affine = match weights.quantization() {
         Some(Quantization::Affine(affine)) => affine,
@@ -281,7 +290,11 @@ pub fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Result<&'
 }
 
 /// Repeats the scale of weights that have one for each of `channels` channels.
-pub fn channel_scales(cx: &PrepareContext<'_>, scales: &[f32], channels: usize) -> Result<Charged<f32>> {
+pub(crate) fn channel_scales(
+    cx: &PrepareContext<'_>,
+    scales: &[f32],
+    channels: usize,
+) -> Result<Charged<f32>> {
     cx.budget().collect((0..channels).map(|i| scales[i % scales.len()]))
 }
 
@@ -294,7 +307,7 @@ fn with_zero_point(weights: TensorView<'_>) -> Error {
 }
 
 /// Checks that the zero points of weights are 0.
-pub fn check_zero_points(weights: TensorView<'_>) -> Result<()> {
+pub(crate) fn check_zero_points(weights: TensorView<'_>) -> Result<()> {
     match weights.quantization().and_then(|q| q.affine()) {
         Some(affine) if !affine.zero_points.are_zero() => Err(with_zero_point(weights)),
         _ => Ok(()),
@@ -303,7 +316,7 @@ pub fn check_zero_points(weights: TensorView<'_>) -> Result<()> {
 
 /// Requantization of the accumulators of a convolution or matrix product.
 #[derive(Debug)]
-pub struct Requantize {
+pub(crate) struct Requantize {
     multipliers: Charged<Multiplier>,
     zero_point: i32,
     low: i32,
@@ -319,7 +332,7 @@ impl Requantize {
     ///
     /// # Errors
     /// Fails if a quantization is missing or cannot be expressed as fixed-point multipliers.
-    pub fn new(
+    pub(crate) fn new(
         budget: &Arc<Budget>,
         (input, weights): (TensorView<'_>, TensorView<'_>),
         output: TensorView<'_>,
@@ -350,22 +363,22 @@ impl Requantize {
     }
 
     /// Returns the multipliers, the output's zero point, and its bounds.
-    pub fn parts(&self) -> (&[Multiplier], i32, [i32; 2]) {
+    pub(crate) fn parts(&self) -> (&[Multiplier], i32, [i32; 2]) {
         (&self.multipliers, self.zero_point, [self.low, self.high])
     }
 
     /// Returns the output of `channel`; ties round up.
-    pub fn apply_up(&self, channel: usize, accumulator: i32) -> i32 {
+    pub(crate) fn apply_up(&self, channel: usize, accumulator: i32) -> i32 {
         self.finish(self.multipliers[channel].apply_up(accumulator))
     }
 
     /// Returns the output of `channel`; ties round away from zero.
-    pub fn apply(&self, channel: usize, accumulator: i32) -> i32 {
+    pub(crate) fn apply(&self, channel: usize, accumulator: i32) -> i32 {
         self.finish(self.multipliers[channel].apply(accumulator))
     }
 
     /// Returns the output of `channel` from a wide accumulator.
-    pub fn apply_wide(&self, channel: usize, accumulator: i64) -> i32 {
+    pub(crate) fn apply_wide(&self, channel: usize, accumulator: i64) -> i32 {
         self.finish(self.multipliers[channel].apply_wide(accumulator))
     }
 
@@ -375,7 +388,7 @@ impl Requantize {
 }
 
 /// Quantizes `values` with zero point 0; the largest magnitude becomes 127. Returns the scale.
-pub fn quantize_symmetric(values: &[f32], quantized: &mut [i8]) -> f32 {
+pub(crate) fn quantize_symmetric(values: &[f32], quantized: &mut [i8]) -> f32 {
     let isa = Isa::best();
     let [low, high] = extent(isa, values);
     let range = high.max(-low);
@@ -390,7 +403,7 @@ pub fn quantize_symmetric(values: &[f32], quantized: &mut [i8]) -> f32 {
 }
 
 /// Quantizes `values` so that their range, extended to include 0, takes all 256 values. Returns scale and zero point.
-pub fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
+pub(crate) fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
     let isa = Isa::best();
     let [low, high] = extent(isa, values);
     if low == high {

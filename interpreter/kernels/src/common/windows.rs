@@ -8,24 +8,29 @@ const POLL_WINDOWS: usize = 64;
 
 /// Windows along one dimension.
 #[derive(Debug, Clone, Copy)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// Elements of the input.
-    pub input: usize,
+    pub(crate) input: usize,
     /// Elements of the output, which is the number of windows.
-    pub output: usize,
+    pub(crate) output: usize,
     /// Elements of a window.
-    pub window: usize,
+    pub(crate) window: usize,
     /// Distance from one window to the next.
-    pub stride: usize,
+    pub(crate) stride: usize,
     /// Distance from one element of a window to the next.
-    pub dilation: usize,
+    pub(crate) dilation: usize,
     /// Padding before the first element of the input.
-    pub pad: usize,
+    pub(crate) pad: usize,
 }
 
 impl Axis {
     /// Windows of an op whose shapes inference accepted, with `stride` and `dilation` as in the file.
-    pub fn new([input, window, output]: [usize; 3], stride: i32, dilation: i32, padding: Padding) -> Self {
+    pub(crate) fn new(
+        [input, window, output]: [usize; 3],
+        stride: i32,
+        dilation: i32,
+        padding: Padding,
+    ) -> Self {
         let positive = |v: i32| usize::try_from(v).unwrap_or(1).max(1);
         let (stride, dilation) = (positive(stride), positive(dilation));
         let pad = match padding {
@@ -36,7 +41,7 @@ impl Axis {
     }
 
     /// Returns the taps of window `i` inside the input: pairs of a window element and an input element.
-    pub fn taps(self, i: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+    pub(crate) fn taps(self, i: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
         (0..self.window).filter_map(move |k| {
             let at = (i * self.stride + k * self.dilation).checked_sub(self.pad)?;
             (at < self.input).then_some((k, at))
@@ -46,20 +51,20 @@ impl Axis {
 
 /// Windows of a two-dimensional op over `[batch, height, width, channels]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Windows {
+pub(crate) struct Windows {
     /// Number of images.
-    pub batch: usize,
+    pub(crate) batch: usize,
     /// Windows along the height.
-    pub y: Axis,
+    pub(crate) y: Axis,
     /// Windows along the width.
-    pub x: Axis,
+    pub(crate) x: Axis,
 }
 
 impl Windows {
     /// Returns every window in the order of the output: its batch, and its taps, which are pairs of a position in the
     /// window and a position in the input. Both positions are row-major; positions in the input count through all
     /// batches. Ends early if the work is interrupted.
-    pub fn iter(
+    pub(crate) fn iter(
         self,
         parallel: &dyn Parallel,
     ) -> impl Iterator<Item = (usize, impl Iterator<Item = (usize, usize)> + Clone)> {

@@ -55,7 +55,7 @@ impl<const N: usize> Iterator for Runs<'_, N> {
 impl<const N: usize> Nest<N> {
     /// Calls `f` with the operands' offsets at the start of every run of the innermost loop, in order. `start` has the
     /// initial offsets.
-    pub fn for_each_run(&self, start: [usize; N], f: impl FnMut([usize; N])) {
+    pub(crate) fn for_each_run(&self, start: [usize; N], f: impl FnMut([usize; N])) {
         Runs::new(self, start).for_each(f);
     }
 
@@ -63,7 +63,7 @@ impl<const N: usize> Nest<N> {
     ///
     /// # Errors
     /// That of `f`.
-    pub fn try_for_each_run<E>(
+    pub(crate) fn try_for_each_run<E>(
         &self,
         start: [usize; N],
         f: impl FnMut([usize; N]) -> Result<(), E>,
@@ -72,7 +72,7 @@ impl<const N: usize> Nest<N> {
     }
 
     /// Calls `f` with the operands' offsets for every element, in order.
-    pub fn for_each(&self, start: [usize; N], mut f: impl FnMut([usize; N])) {
+    pub(crate) fn for_each(&self, start: [usize; N], mut f: impl FnMut([usize; N])) {
         let each = |at| {
             f(at);
             Ok::<(), Infallible>(())
@@ -84,7 +84,7 @@ impl<const N: usize> Nest<N> {
     ///
     /// # Errors
     /// That of `f`.
-    pub fn try_for_each<E>(
+    pub(crate) fn try_for_each<E>(
         &self,
         start: [usize; N],
         mut f: impl FnMut([usize; N]) -> Result<(), E>,
@@ -144,16 +144,18 @@ impl Nest<2> {
         Pieces { runs: Runs::new(self, [0; 2]), rest: ([0; 2], 0..0), len, left: PIECE }
     }
 
-    /// `out[i] = f(a[i], b[i])` for a dense `out`; the nest has the offsets in `a` and `b`.
-    pub fn zip<A: Copy, B: Copy, O>(&self, a: &[A], b: &[B], out: &mut [O], f: impl Fn(A, B) -> O) {
+    /// As [`Nest::zip_polled`], without polls.
+    #[cfg(test)]
+    pub(crate) fn zip<A: Copy, B: Copy, O>(&self, a: &[A], b: &[B], out: &mut [O], f: impl Fn(A, B) -> O) {
         let Ok(()) = self.zip_polled(a, b, out, f, || Ok::<(), Infallible>(()));
     }
 
-    /// Like [`Nest::zip`]; `poll` is called between pieces of the work; its error ends the work.
+    /// `out[i] = f(a[i], b[i])` for a dense `out`; the nest has the offsets in `a` and `b`. `poll` is called between
+    /// pieces of the work; its error ends the work.
     ///
     /// # Errors
     /// That of `poll`.
-    pub fn zip_polled<A: Copy, B: Copy, O, E>(
+    pub(crate) fn zip_polled<A: Copy, B: Copy, O, E>(
         &self,
         a: &[A],
         b: &[B],
@@ -171,7 +173,7 @@ impl Nest<2> {
     }
 }
 
-/// One run of the innermost loop of [`Nest::zip`], from the offsets `at`.
+/// One run of the innermost loop of [`Nest::zip_polled`], from the offsets `at`.
 fn zip_run<A: Copy, B: Copy, O>(
     [at_a, at_b]: [usize; 2],
     steps: [isize; 2],

@@ -7,6 +7,7 @@ pub type Result<T> = std::result::Result<T, ComputeError>;
 
 /// An operand that does not match the geometry, or a geometry that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ComputeError {
     /// An operand has the wrong number of elements.
     #[error("{what} has {got} elements, {needed} are needed")]
