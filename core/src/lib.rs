@@ -43,6 +43,7 @@ pub use kernel::{InvokeContext, Kernel, PrepareContext};
 pub use ops::Params;
 pub use quantized::fixed_point;
 pub use resolver::{MutableOpResolver, OpResolver, Registration};
+pub use smallvec;
 pub use types::{Bool, BuiltinOp, Element, Op, Quantization, Shape, TensorType, printable, printable_lines};
 pub use types::{op, quantization, shape, sparsity};
 pub use writer::{ModelBuilder, SubgraphBuilder};

@@ -221,7 +221,7 @@ impl OneNode {
         let mut host = NoHost(Resources::default());
         let none = Params::None;
         let tensors = &mut self.tensors;
-        let mut prepare = PrepareContext::new(&none, 1, &inputs, &outputs, tensors, false, 1, &mut host);
+        let mut prepare = PrepareContext::new(&none, 1, &inputs, &outputs, tensors, &mut host);
         kernel.prepare(&mut prepare)?;
         alter(&mut kernel);
         let mut least = usize::MAX;

@@ -115,9 +115,9 @@ impl Step {
     fn prepare(&mut self, version: u32, tensors: &mut [RuntimeTensor]) -> Result<()> {
         let (params, inputs, outputs) = (&self.params, &self.inputs, &self.outputs);
         let mut host = Alone::default();
-        let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, false, 1, &mut host);
+        let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, &mut host);
         self.kernel.prepare(&mut cx)?;
-        for bytes in cx.finish().0 {
+        for &bytes in cx.finish().temporaries() {
             self.temporaries.push(AlignedBuffer::zeroed(bytes)?);
         }
         outputs.iter().try_for_each(|output| tensors[output.0].allocate(Placement::Dynamic))

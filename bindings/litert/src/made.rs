@@ -96,16 +96,16 @@ impl Made {
             (&mut self.tensors, &self.inputs, &self.outputs, NoHost::default());
         let shapes = |tensors: &[RuntimeTensor]| tensors.iter().map(|t| t.shape.clone()).collect::<Vec<_>>();
         let before = shapes(tensors);
-        let (bytes, data_dependent) = contain(|| {
+        let prepared = contain(|| {
             let params = &Params::None;
-            let mut cx = PrepareContext::new(params, 1, inputs, outputs, tensors, false, 1, &mut host);
+            let mut cx = PrepareContext::new(params, 1, inputs, outputs, tensors, &mut host);
             kernel.prepare(&mut cx)?;
             Ok::<_, Error>(cx.finish())
         })?;
-        if !data_dependent.is_empty() || shapes(tensors) != before {
+        if !prepared.data_dependent().is_empty() || shapes(tensors) != before {
             return Err("its kernel changed the shape of an output".into());
         }
-        for bytes in bytes {
+        for &bytes in prepared.temporaries() {
             let mut buffer = AlignedBuffer::zeroed(bytes).map_err(|e| e.to_string())?;
             self.pointers.push((buffer.bytes_mut().as_mut_ptr(), bytes));
             self.temporaries.push(buffer);

@@ -27,7 +27,7 @@ pub use crate::graph::{Strings, StringsError};
 pub use budget::{Budget, Charge, Charged};
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use invoke::InvokeContext;
-pub use prepare::{Persistent, PrepareContext, Temporary, TensorView};
+pub use prepare::{KernelRequests, Persistent, PrepareContext, Temporary, TensorView};
 pub use resources::{DeviceValue, Entries, Resources, SavedVariables, Table, TableKind, Variable};
 pub use shared::SharedWeights;
 pub use tensor::{Placement, RuntimeTensor};

@@ -155,17 +155,13 @@ pub struct PrepareContext<'a> {
 }
 
 impl<'a> PrepareContext<'a> {
-    /// Creates a context for a node. Every id must be below `tensors.len()`. `known`: the data of all inputs is known,
-    /// constant or not; then `prepare` is called before every `invoke`.
-    #[allow(clippy::too_many_arguments)]
+    /// Creates a context for a node, with one thread and without known inputs. Every id must be below `tensors.len()`.
     pub fn new(
         params: &'a Params,
         version: u32,
         inputs: &'a [Option<TensorId>],
         outputs: &'a [TensorId],
         tensors: &'a mut [RuntimeTensor],
-        known: bool,
-        threads: usize,
         host: &'a mut dyn Host,
     ) -> Self {
         let (temporaries, data_dependent, overwritable) = Default::default();
@@ -175,8 +171,8 @@ impl<'a> PrepareContext<'a> {
             inputs,
             outputs,
             tensors,
-            known,
-            threads,
+            known: false,
+            threads: 1,
             host,
             temporaries,
             persistent: None,
@@ -186,6 +182,21 @@ impl<'a> PrepareContext<'a> {
             overwritable,
             view_of: Cell::new(None),
         }
+    }
+
+    /// Sets the number of threads that `invoke` will have.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets whether the data of all inputs is known, constant or not. If it is, `prepare` is called before every
+    /// `invoke`.
+    #[must_use]
+    pub fn with_known_inputs(mut self, known: bool) -> Self {
+        self.known = known;
+        self
     }
 
     /// Lets the kernel request persistent memory. The caller keeps it, in place of the temporaries whose numbers
@@ -330,7 +341,7 @@ impl<'a> PrepareContext<'a> {
         self.persistent(bytes)
     }
 
-    /// Returns the persistent ones among the temporaries that [`PrepareContext::finish`] returns, ascending.
+    /// Returns the persistent ones among the [`KernelRequests::temporaries`], ascending.
     pub fn persistent_requests(&self) -> &[usize] {
         self.persistent.as_deref().unwrap_or_default()
     }
@@ -449,8 +460,27 @@ impl<'a> PrepareContext<'a> {
         }
     }
 
-    /// Returns the requests: bytes of each temporary, and outputs whose shape depends on data.
-    pub fn finish(self) -> (SmallVec<[usize; 4]>, SmallVec<[TensorId; 2]>) {
-        (self.temporaries, self.data_dependent)
+    /// Returns what the kernel requested and declared.
+    pub fn finish(self) -> KernelRequests {
+        KernelRequests { temporaries: self.temporaries, data_dependent: self.data_dependent }
+    }
+}
+
+/// The requests and declarations of a kernel's `prepare`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelRequests {
+    temporaries: SmallVec<[usize; 4]>,
+    data_dependent: SmallVec<[TensorId; 2]>,
+}
+
+impl KernelRequests {
+    /// Returns the bytes of each temporary.
+    pub fn temporaries(&self) -> &[usize] {
+        &self.temporaries
+    }
+
+    /// Returns the outputs whose shapes depend on data.
+    pub fn data_dependent(&self) -> &[TensorId] {
+        &self.data_dependent
     }
 }

@@ -121,10 +121,13 @@ pub fn evaluate(
     let (inputs, outputs, parallel) = (node.inputs(), node.outputs(), environment.parallel);
     let (params, version, threads) = (node.params(), node.version(), parallel.threads());
     let host = &mut *environment.host;
-    let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, all, threads, host)
+    let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, host)
+        .with_threads(threads)
+        .with_known_inputs(all)
         .with_persistent_memory();
     kernel.prepare(&mut cx)?;
-    let (temporaries, resized) = cx.finish();
+    let prepared = cx.finish();
+    let resized = prepared.data_dependent();
     if !resized.is_empty() && !all {
         return Ok(Evaluation::DataDependent);
     }
@@ -141,7 +144,7 @@ pub fn evaluate(
         }
     }
     let mut buffers: SmallVec<[AlignedBuffer; 4]> = SmallVec::new();
-    for &bytes in &temporaries {
+    for &bytes in prepared.temporaries() {
         let mut buffer = AlignedBuffer::charged(environment.host.budget())?;
         buffer.resize(bytes)?;
         buffers.push(buffer);

@@ -247,7 +247,8 @@ fn prepare(
         return Ok(());
     }
     let (params, inputs, outputs) = (node.params(), node.inputs(), node.outputs());
-    let mut cx = PrepareContext::new(params, node.version(), inputs, outputs, tensors, false, threads, host)
+    let mut cx = PrepareContext::new(params, node.version(), inputs, outputs, tensors, host)
+        .with_threads(threads)
         .with_persistent_memory();
     kernel.prepare(&mut cx)
 }

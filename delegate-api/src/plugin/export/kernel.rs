@@ -99,13 +99,16 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
         self.application.context = context;
         let host = &mut self.application;
         let (params, version) = (&self.params, self.version);
-        let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, known, threads, host);
+        let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, host)
+            .with_threads(threads)
+            .with_known_inputs(known);
         if self.persistent.is_some() {
             cx = cx.with_persistent_memory();
         }
         let prepared = self.kernel.prepare(&mut cx);
         let kept: Vec<usize> = cx.persistent_requests().to_vec();
-        let (temporaries, dynamic) = cx.finish();
+        let requests = cx.finish();
+        let (temporaries, dynamic) = (requests.temporaries(), requests.data_dependent());
         tensors.iter_mut().for_each(RuntimeTensor::clear_data);
         prepared?;
         for ((i, id), before) in outputs.iter().enumerate().zip(shapes) {

@@ -160,10 +160,10 @@ fn requests_of_kernels_reach_the_application() {
     tensors[x.0].allocate(Placement::Arena).unwrap();
     tensors[state.0].allocate(Placement::Variable).unwrap();
     tensors[y.0].allocate_bytes(Placement::Dynamic, 0).unwrap();
-    let mut cx = PrepareContext::new(&Params::None, 1, &inputs, &outputs, &mut tensors, false, 1, &mut app);
+    let mut cx = PrepareContext::new(&Params::None, 1, &inputs, &outputs, &mut tensors, &mut app);
     kernel.prepare(&mut cx).unwrap();
-    let (bytes, dynamic) = cx.finish();
-    assert_eq!((bytes.as_slice(), dynamic.as_slice()), (&[32][..], &[y][..]));
+    let prepared = cx.finish();
+    assert_eq!((prepared.temporaries(), prepared.data_dependent()), (&[32][..], &[y][..]));
 
     let mut memory = [0u64; 16];
     let at = memory.as_mut_ptr().map_addr(|a| a.next_multiple_of(64)).cast::<u8>();

@@ -256,7 +256,7 @@ fn live(plugin: Plugin) -> Result<()> {
     let mut tensors: Vec<RuntimeTensor> =
         model.subgraphs()[0].tensors().iter().map(RuntimeTensor::new).collect();
     let (inputs, outputs, mut host) = ([Some(TensorId(0))], [TensorId(2)], Nothing(Resources::default()));
-    let mut cx = PrepareContext::new(&Params::None, 1, &inputs, &outputs, &mut tensors, false, 1, &mut host);
+    let mut cx = PrepareContext::new(&Params::None, 1, &inputs, &outputs, &mut tensors, &mut host);
     kernel.prepare(&mut cx)?;
     tensors.iter_mut().try_for_each(|t| t.allocate(Placement::Arena))?;
     // SAFETY: each tensor has memory of its own, and there are no temporaries.

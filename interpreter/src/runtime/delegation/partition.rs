@@ -84,14 +84,15 @@ impl Partition {
         host: &mut dyn Host,
     ) -> Result<SmallVec<[TensorId; 2]>> {
         let (kernel, inputs, outputs) = (&mut self.kernel, &self.inputs, &self.params.outputs);
-        let (bytes, data_dependent) = contain(|| {
-            let mut cx =
-                PrepareContext::new(&Params::None, 1, inputs, outputs, tensors, known, threads, &mut *host);
+        let prepared = contain(|| {
+            let mut cx = PrepareContext::new(&Params::None, 1, inputs, outputs, tensors, &mut *host)
+                .with_threads(threads)
+                .with_known_inputs(known);
             kernel.prepare(&mut cx)?;
             Ok(cx.finish())
         })?;
-        self.scratch.request(bytes, &[], host.budget())?;
-        Ok(data_dependent)
+        self.scratch.request(prepared.temporaries(), &[], host.budget())?;
+        Ok(prepared.data_dependent().into())
     }
 
     /// Begins a run with the input buffers in `taken`.

@@ -31,12 +31,15 @@ impl Scratch {
     /// If persistent memory cannot be allocated, or `budget` has less left.
     pub(crate) fn request(
         &mut self,
-        mut bytes: SmallVec<[usize; 4]>,
+        bytes: &[usize],
         persistent: &[usize],
         budget: &Arc<Budget>,
     ) -> Result<()> {
-        let sizes: SmallVec<[usize; 2]> = persistent.iter().map(|&i| std::mem::take(&mut bytes[i])).collect();
-        self.requests = bytes;
+        self.requests.clear();
+        self.requests.extend_from_slice(bytes);
+        let requests = &mut self.requests;
+        let sizes: SmallVec<[usize; 2]> =
+            persistent.iter().map(|&i| std::mem::take(&mut requests[i])).collect();
         if self.persistent.iter().map(|(_, memory)| memory.len()).eq(sizes.iter().copied()) {
             self.persistent.iter_mut().zip(persistent).for_each(|((i, _), &now)| *i = now);
             return Ok(());

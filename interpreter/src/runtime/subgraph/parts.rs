@@ -170,16 +170,18 @@ impl Parts {
         env.share_constants_of(shared.then_some((self.index, id.0)));
         let (inputs, outputs, tensors) = (node.inputs(), node.outputs(), &mut self.tensors);
         let (params, version) = (node.params(), node.version());
-        let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, known, threads, env)
+        let mut cx = PrepareContext::new(params, version, inputs, outputs, tensors, env)
+            .with_threads(threads)
+            .with_known_inputs(known)
             .with_persistent_memory();
         runtime.kernel.prepare(&mut cx)?;
         let constants = if cx.is_done_with_constants() { ConstantUse::Packed } else { ConstantUse::Read };
         let (kept, overwritable) = (cx.kept(), cx.overwritable().into());
         let view_of = if runtime.kernel.is_view() { Some(0) } else { cx.view_of() };
         let persistent: SmallVec<[usize; 2]> = cx.persistent_requests().into();
-        let (bytes, data_dependent) = cx.finish();
-        bytes.iter().try_for_each(|&bytes| budget.check_size(bytes))?;
-        runtime.scratch.request(bytes, &persistent, budget)?;
+        let prepared = cx.finish();
+        prepared.temporaries().iter().try_for_each(|&bytes| budget.check_size(bytes))?;
+        runtime.scratch.request(prepared.temporaries(), &persistent, budget)?;
         // Drops the old charge first: both are for one copy.
         runtime.packed = Charge::default();
         let mut packed = kept;
@@ -190,6 +192,7 @@ impl Parts {
             packed = packed.max(bytes.fold(0, usize::saturating_add));
         }
         runtime.packed = budget.charge(packed)?;
+        let data_dependent = prepared.data_dependent().into();
         Ok(Requests { data_dependent, constants, overwritable, view_of })
     }
 
