@@ -14,7 +14,7 @@ use delegraph::core::ops::binary::{AddParams, MulParams};
 use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
 use delegraph::delegate_api::{Simple, VersionTable};
 use delegraph::{Model, TensorType};
-use delegraph_conformance::author::{agree, offer};
+use delegraph_conformance::author::{agree, claims_of};
 
 use add_mul::AddMul;
 use logging::{Logging, Nothing};
@@ -44,12 +44,12 @@ fn chains() -> Model {
 #[test]
 fn add_and_mul_are_claimed_and_right() {
     add_mul::main().unwrap();
-    offer(&add_mul::model().unwrap(), Simple(AddMul(versions()))).unwrap().assert_partitions(&[&[0, 1]]);
+    claims_of(&add_mul::model().unwrap(), Simple(AddMul(versions()))).unwrap().assert_partitions(&[&[0, 1]]);
     agree(&add_mul::model().unwrap(), Simple(AddMul(versions())), 1).unwrap();
-    let offer = offer(&chains(), Simple(AddMul(versions()))).unwrap();
-    offer.assert_claims(&[0, 1, 2, 4]);
-    offer.assert_rejects(3, "UnsupportedParam");
-    offer.assert_rejects(5, "UnsupportedParam");
+    let claims = claims_of(&chains(), Simple(AddMul(versions()))).unwrap();
+    claims.assert_claims(&[0, 1, 2, 4]);
+    claims.assert_rejects(3, "UnsupportedParam");
+    claims.assert_rejects(5, "UnsupportedParam");
     for seed in 0..3 {
         agree(&chains(), Simple(AddMul(versions())), seed).unwrap();
     }
@@ -67,7 +67,7 @@ fn logging_shows_every_node_and_changes_nothing() {
     static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let log = |line: &str| LINES.lock().unwrap().push(line.to_owned());
     let alone = Logging { inner: Nothing(versions()), log };
-    let offered = offer(&chains(), alone).unwrap();
+    let offered = claims_of(&chains(), alone).unwrap();
     offered.assert_claims(&[]);
     offered.assert_rejects(0, "Other");
     let lines = std::mem::take(&mut *LINES.lock().unwrap());
@@ -82,6 +82,6 @@ fn logging_shows_every_node_and_changes_nothing() {
         assert!(lines.iter().any(|l| l == line), "\"{line}\" is not in: {lines:#?}");
     }
     let around = || Logging { inner: Simple(AddMul(versions())), log };
-    offer(&chains(), around()).unwrap().assert_claims(&[0, 1, 2, 4]);
+    claims_of(&chains(), around()).unwrap().assert_claims(&[0, 1, 2, 4]);
     agree(&chains(), around(), 0).unwrap();
 }

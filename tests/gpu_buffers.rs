@@ -42,8 +42,8 @@ fn check(values: &[f32]) {
 fn partitions_hand_tensors_over_on_the_device() {
     let Some(delegate) = gpu::delegate() else { return };
     let builder = Interpreter::builder(model());
-    let builder = builder.delegate_within(delegate.clone(), without(BuiltinOp::NEG));
-    let mut interpreter = builder.delegate_within(delegate, without(BuiltinOp::ABS)).build().unwrap();
+    let builder = builder.delegate_with(delegate.clone(), without(BuiltinOp::NEG));
+    let mut interpreter = builder.delegate_with(delegate, without(BuiltinOp::ABS)).build().unwrap();
     assert_eq!(interpreter.report().partitions.len(), 3);
     for _ in 0..3 {
         interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&input());
@@ -62,8 +62,8 @@ fn partitions_hand_tensors_over_on_the_device() {
 #[test]
 fn partitions_on_two_devices_hand_tensors_over_on_the_cpu() {
     let (Some(one), Some(other)) = (gpu::delegate(), gpu::delegate()) else { return };
-    let builder = Interpreter::builder(model()).delegate_within(one, without(BuiltinOp::NEG));
-    let mut interpreter = builder.delegate_within(other, without(BuiltinOp::ABS)).build().unwrap();
+    let builder = Interpreter::builder(model()).delegate_with(one, without(BuiltinOp::NEG));
+    let mut interpreter = builder.delegate_with(other, without(BuiltinOp::ABS)).build().unwrap();
     assert_eq!(interpreter.report().partitions.len(), 3);
     interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&input());
     interpreter.invoke().unwrap();
@@ -73,7 +73,7 @@ fn partitions_on_two_devices_hand_tensors_over_on_the_cpu() {
 #[test]
 fn a_cpu_kernel_between_partitions_gets_the_data() {
     let Some(delegate) = gpu::delegate() else { return };
-    let builder = Interpreter::builder(model()).delegate_within(delegate, without(BuiltinOp::NEG));
+    let builder = Interpreter::builder(model()).delegate_with(delegate, without(BuiltinOp::NEG));
     let mut interpreter = builder.build().unwrap();
     assert_eq!(interpreter.report().partitions.len(), 2);
     interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&input());

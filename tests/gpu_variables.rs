@@ -181,11 +181,11 @@ fn kernels_on_the_cpu_and_other_devices_share_the_variables() {
                 let nodes = nodes.iter().map(|node| NodeId(*node));
                 PartitionOptions::default().with_excluded_nodes(nodes)
             };
-            let builder = Interpreter::builder(model.clone()).delegate_within(one.clone(), excluded(&first));
+            let builder = Interpreter::builder(model.clone()).delegate_with(one.clone(), excluded(&first));
             let builder = match second.as_slice() {
                 [] => builder,
                 // Node 6 runs on another device than all others.
-                nodes => builder.delegate_within(other.clone(), excluded(nodes)),
+                nodes => builder.delegate_with(other.clone(), excluded(nodes)),
             };
             let (mut cpu, mut gpu) = (cpu(&model), builder.build().unwrap());
             (0..5).for_each(|run| step([&mut cpu, &mut gpu], run, float));

@@ -74,7 +74,7 @@ impl sin::CustomKernels for Mine {
 
 fn run(file: &str, resolver: MutableOpResolver) -> Result<Vec<f32>> {
     let model = Model::from_bytes(ModelBytes::new(std::fs::read(file).unwrap()))?;
-    let mut interpreter = Interpreter::builder_with(model, resolver).build()?;
+    let mut interpreter = Interpreter::builder_with_resolver(model, resolver).build()?;
     interpreter.input_mut::<f32>(0)?.fill(0.5);
     interpreter.invoke()?;
     Ok(interpreter.output::<f32>(0)?.to_vec())

@@ -2,7 +2,7 @@
 //! reference kernels. Graphs are built in memory; no model file is needed.
 //!
 //! ```
-//! use delegraph_conformance::author::{agree, offer};
+//! use delegraph_conformance::author::{agree, claims_of};
 //! use delegraph_core::ops::binary::{AddParams, MulParams};
 //! use delegraph_core::{BuiltinOp, ModelBuilder, SubgraphBuilder, TensorType};
 //! # use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
@@ -37,9 +37,9 @@
 //! graph.outputs([y]);
 //! let model = ModelBuilder::new().subgraph(graph).build()?;
 //!
-//! let offer = offer(&model, my_delegate())?;
-//! offer.assert_claims(&[0]);
-//! offer.assert_rejects(1, "UnsupportedOp");
+//! let claims = claims_of(&model, my_delegate())?;
+//! claims.assert_claims(&[0]);
+//! claims.assert_rejects(1, "UnsupportedOp");
 //! agree(&model, my_delegate(), 0).unwrap();
 //! # Ok(())
 //! # }
@@ -58,12 +58,13 @@ use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
 use crate::compare::{Tolerance, compare, numbers};
 use crate::seeded::{SplitMix64, fill};
 
-/// Offers every node of `model` to a delegate, without running the model or creating kernels.
+/// Offers every node of `model` to a delegate, without running the model or creating kernels. Returns its claims and
+/// rejections.
 ///
 /// # Errors
 /// The error of preparing the model; [`Error::Delegate`] if the delegate fails or panics.
-pub fn offer(model: &Model, delegate: impl Delegate + 'static) -> Result<Offer> {
-    Trial::new(model).offer(delegate)
+pub fn claims_of(model: &Model, delegate: impl Delegate + 'static) -> Result<Claims> {
+    Trial::new(model).claims_of(delegate)
 }
 
 /// Runs `model` with a delegate and on the reference kernels, with the same inputs generated from `seed`, and compares
@@ -76,7 +77,7 @@ pub fn agree(model: &Model, delegate: impl Delegate + 'static, seed: u64) -> Res
     Trial::new(model).seed(seed).agree(delegate)
 }
 
-/// Settings for offering and running a model; [`offer`] and [`agree`] use the defaults.
+/// Settings for offering and running a model; [`claims_of`] and [`agree`] use the defaults.
 #[derive(Clone)]
 pub struct Trial {
     model: Arc<Model>,
@@ -145,16 +146,16 @@ impl Trial {
         self
     }
 
-    /// As the function [`offer`].
+    /// As the function [`claims_of`].
     ///
     /// # Errors
-    /// As [`offer`].
-    pub fn offer(&self, delegate: impl Delegate + 'static) -> Result<Offer> {
+    /// As [`claims_of`].
+    pub fn claims_of(&self, delegate: impl Delegate + 'static) -> Result<Claims> {
         let interpreter = self.build(Some(Box::new(delegate)), Policy::Report)?;
-        let offer = Offer::of(&interpreter);
-        match offer.report.failures.first() {
+        let claims = Claims::of(&interpreter);
+        match claims.report.failures.first() {
             Some(DelegateFailure { delegate, message, .. }) => Err(Error::delegate(delegate, message)),
-            None => Ok(offer),
+            None => Ok(claims),
         }
     }
 
@@ -169,14 +170,14 @@ impl Trial {
         let mut delegated = self
             .build(Some(Box::new(delegate)), Policy::Prefer)
             .map_err(|e| failed("it does not build", e))?;
-        let offer = Offer::of(&delegated);
-        if let Some(DelegateFailure { message, .. }) = offer.report.failures.first() {
-            return Err(Disagreement(format!("the delegate failed: {message}\n{offer}")));
+        let claims = Claims::of(&delegated);
+        if let Some(DelegateFailure { message, .. }) = claims.report.failures.first() {
+            return Err(Disagreement(format!("the delegate failed: {message}\n{claims}")));
         }
-        let nodes = offer.report.delegated_nodes();
+        let nodes = claims.report.delegated_nodes();
         if nodes == 0 {
             return Err(Disagreement(format!(
-                "the delegate claims nothing, so nothing is compared\n{offer}"
+                "the delegate claims nothing, so nothing is compared\n{claims}"
             )));
         }
         let mut largest = 0f64;
@@ -194,12 +195,12 @@ impl Trial {
                 };
                 let difference = difference(got, want).map_err(|difference| {
                     let place = format!("run {run}, output {output} (\"{}\")", want.name);
-                    Disagreement(format!("{place}: {difference}\nseed {}\n{offer}", self.seed))
+                    Disagreement(format!("{place}: {difference}\nseed {}\n{claims}", self.seed))
                 })?;
                 largest = largest.max(difference);
             }
         }
-        Ok(Agreement { nodes, partitions: offer.report.partitions.len(), max_abs: largest })
+        Ok(Agreement { nodes, partitions: claims.report.partitions.len(), max_abs: largest })
     }
 
     fn build(&self, delegate: Option<Box<dyn Delegate>>, policy: Policy) -> Result<Interpreter> {
@@ -208,7 +209,7 @@ impl Trial {
             .policy(policy)
             .threads(self.threads);
         if let Some(delegate) = delegate {
-            builder = builder.delegate_within(delegate, self.limits.clone());
+            builder = builder.delegate_with(delegate, self.limits.clone());
         }
         let mut interpreter = builder.build()?;
         for (input, shape) in &self.resizes {
@@ -232,14 +233,14 @@ impl Trial {
 ///
 /// `Display` prints a table of all nodes; failed assertions print it, too.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct Claims {
     report: Report,
 }
 
-impl Offer {
+impl Claims {
     /// Returns the claims and rejections of the delegates of an interpreter.
     pub fn of(interpreter: &Interpreter) -> Self {
-        Offer { report: interpreter.report().clone() }
+        Claims { report: interpreter.report().clone() }
     }
 
     /// Returns whether a delegate claimed the node.
@@ -292,7 +293,7 @@ impl Offer {
     }
 }
 
-impl fmt::Display for Offer {
+impl fmt::Display for Claims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for node in &self.report.nodes {
             write!(f, "  node {} {} v{}: ", node.node.0, node.op, node.version)?;

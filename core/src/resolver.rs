@@ -43,7 +43,7 @@ impl Registration {
     /// Declares that this is an application's own kernel for a builtin op. Delegates that assume the builtin's meaning
     /// leave its nodes alone.
     #[must_use]
-    pub fn overriding_builtin(mut self) -> Self {
+    pub fn with_builtin_override(mut self) -> Self {
         self.overrides_builtin = true;
         self
     }

@@ -8,8 +8,9 @@ use delegraph_core::{NodeId, Op, TensorId};
 
 use crate::{DelegateParams, GraphView, NodeView, Rejection};
 
-/// Limits on delegation: a delegate's own ([`SimpleDelegate::options`](crate::SimpleDelegate::options)), or an
-/// application's for one of its delegates. Both apply.
+/// Limits on delegation: a delegate's own
+/// ([`SimpleDelegate::partition_options`](crate::SimpleDelegate::partition_options)), or an application's for one of
+/// its delegates. Both apply.
 ///
 /// ```
 /// use delegraph_delegate_api::PartitionOptions;

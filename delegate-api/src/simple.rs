@@ -39,7 +39,7 @@ pub trait SimpleDelegate: Send {
     ) -> Result<Box<dyn DelegateKernel>>;
 
     /// Returns limits on delegation. Defaults to none.
-    fn options(&self) -> PartitionOptions {
+    fn partition_options(&self) -> PartitionOptions {
         PartitionOptions::default()
     }
 
@@ -62,7 +62,7 @@ impl<'a> DelegateContext<'a> {
                 Err(reason) => self.reject(node.id(), reason),
             }
         }
-        let nodes = self.limit(&nodes, &delegate.options());
+        let nodes = self.limit(&nodes, &delegate.partition_options());
         let nodes = delegate.choose(self, nodes);
         self.claim(&nodes, move |params, graph| delegate.create_kernel(params, graph));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use delegraph::core::writer::{Restamped, RestampedOp};
 use delegraph::core::{OpResolver, printable};
-use delegraph::fusion::{Change, Difference, FusionReport, Pipeline, Unchanged, compare_within};
+use delegraph::fusion::{Change, Difference, FusionReport, Pipeline, Unchanged, compare_with_limits};
 use delegraph::{Error, Model, TensorType};
 use serde::Serialize;
 
@@ -262,7 +262,7 @@ fn differences(
     samples: usize,
 ) -> Result<Result<Vec<Difference>, String>, Failure> {
     let (original, model) = (Arc::new(original), Arc::new(model.clone()));
-    match compare_within(&original, &model, resolver, samples, budgets::limits()) {
+    match compare_with_limits(&original, &model, resolver, samples, budgets::limits()) {
         Ok(differences) => Ok(Ok(differences)),
         Err(error) if is_limit(&error) => {
             let help = "nothing was written, as the models could not be compared within the limit; `--samples 0` writes \

@@ -92,7 +92,7 @@ fn families(ops: &[(&Op, u32)]) -> Vec<String> {
 fn source(paths: &[PathBuf], known: &[(&Op, u32)], own: &[(&Op, u32)]) -> String {
     let names = paths.iter().map(|path| path.file_name().unwrap_or_default().to_string_lossy());
     let mut text = format!(
-        "//! The kernels of {}, and no others: `Interpreter::builder_with(model, resolver(…))`.\n//!\n\
+        "//! The kernels of {}, and no others: `Interpreter::builder_with_resolver(model, resolver(…))`.\n//!\n\
          //! Written by `delegraph ops --resolver-for`; generate it again when the models change.\n\n",
         names.collect::<Vec<_>>().join(", ")
     );

@@ -55,8 +55,9 @@ fn run(model: &Arc<Model>, builder: impl FnOnce(Arc<Model>) -> InterpreterBuilde
 /// Runs both kernel sets. Returns whether there is a result.
 fn check(name: &str, model: &Model) -> bool {
     let model = Arc::new(model.clone());
-    let optimized = run(&model, |model| Interpreter::builder_with(model, BuiltinOpResolver::new()));
-    let reference = run(&model, |model| Interpreter::builder_with(model, ReferenceOpResolver::new()));
+    let optimized = run(&model, |model| Interpreter::builder_with_resolver(model, BuiltinOpResolver::new()));
+    let reference =
+        run(&model, |model| Interpreter::builder_with_resolver(model, ReferenceOpResolver::new()));
     for outcome in [&optimized, &reference] {
         if let Err(e) = outcome {
             assert!(!e.contains("unexpectedly") && !e.contains("Alignment"), "{name}: {e}");

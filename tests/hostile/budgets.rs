@@ -28,8 +28,8 @@ fn run(model: &Model, limits: &ResourceLimits) -> [Result<(), Error>; 2] {
         result
     };
     [
-        run(Interpreter::builder_with(model.clone(), BuiltinOpResolver::new())),
-        run(Interpreter::builder_with(model, ReferenceOpResolver::new())),
+        run(Interpreter::builder_with_resolver(model.clone(), BuiltinOpResolver::new())),
+        run(Interpreter::builder_with_resolver(model, ReferenceOpResolver::new())),
     ]
 }
 
@@ -228,8 +228,8 @@ fn loops_over_nothing_end() {
 fn shapes_of_nothing_have_results() {
     let model = Arc::new(models::shape_of_nothing());
     for resolver in [
-        Interpreter::builder_with(model.clone(), BuiltinOpResolver::new()),
-        Interpreter::builder_with(model, ReferenceOpResolver::new()),
+        Interpreter::builder_with_resolver(model.clone(), BuiltinOpResolver::new()),
+        Interpreter::builder_with_resolver(model, ReferenceOpResolver::new()),
     ] {
         let mut interpreter = resolver.limits(limits()).build().unwrap();
         interpreter.invoke().unwrap();

@@ -9,7 +9,7 @@ pub fn classify(model: Model, pixels: &[f32]) -> Result<Vec<f32>> {
     let mut interpreter = Interpreter::builder(model)
         // `Require`: an error unless every node is delegated. `Report`: claims are reported, nodes run on the CPU.
         .policy(Policy::Prefer)
-        .delegate_within(Simple(DenseDelegate::new()), PartitionOptions::default().with_min_nodes(2))
+        .delegate_with(Simple(DenseDelegate::new()), PartitionOptions::default().with_min_nodes(2))
         .threads(2)
         .build()?;
     for node in &interpreter.report().nodes {

@@ -59,7 +59,7 @@ impl SimpleDelegate for Small {
         (self.create)(params, graph)
     }
 
-    fn options(&self) -> PartitionOptions {
+    fn partition_options(&self) -> PartitionOptions {
         self.options.clone()
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of the topics.
 
-use delegraph_conformance::author::{Trial, agree, offer};
+use delegraph_conformance::author::{Trial, agree, claims_of};
 use delegraph_core::ops::Params;
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::ops::cast::CastParams;
@@ -46,8 +46,8 @@ fn shapes_that_only_data_tell() {
     graph.outputs([y]);
     let model = one(graph);
     let plain = || Simple(Small::new(BuiltinOp::RELU, 1, |_, _| Ok(Box::new(AnyShape))));
-    offer(&model, plain()).unwrap().assert_rejects(2, "DynamicShape");
-    offer(&model, AnyShape::delegate()).unwrap().assert_claims(&[2]);
+    claims_of(&model, plain()).unwrap().assert_rejects(2, "DynamicShape");
+    claims_of(&model, AnyShape::delegate()).unwrap().assert_claims(&[2]);
     agree(&model, AnyShape::delegate(), 0).unwrap();
 }
 
@@ -68,7 +68,7 @@ fn half_the_bytes_where_the_file_has_halves() {
         assert_eq!((found, none), (Some((TensorType::Float16, &[0u8, 0x3c, 0, 0x40][..])), None));
         Ok(())
     };
-    offer(&one(graph), Simple(delegate)).unwrap().assert_claims(&[1]);
+    claims_of(&one(graph), Simple(delegate)).unwrap().assert_claims(&[1]);
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn branches_are_looked_at() {
         delegate.supports = |node| supports_if(node, &[BuiltinOp::RELU, BuiltinOp::NEG]);
         Simple(delegate)
     };
-    offer(&model(BuiltinOp::NEG), delegate()).unwrap().assert_claims(&[0]);
-    let offer = offer(&model(BuiltinOp::ABS), delegate()).unwrap();
-    assert_eq!(offer.reason(0), Some(&Rejection::UnsupportedOp { op: BuiltinOp::ABS.into() }));
+    claims_of(&model(BuiltinOp::NEG), delegate()).unwrap().assert_claims(&[0]);
+    let claims = claims_of(&model(BuiltinOp::ABS), delegate()).unwrap();
+    assert_eq!(claims.reason(0), Some(&Rejection::UnsupportedOp { op: BuiltinOp::ABS.into() }));
 }
 
 /// RELU twice on `[elements]`.
@@ -117,8 +117,8 @@ fn small_partitions_are_left() {
         let delegate = Small::new(BuiltinOp::RELU, 1, |_, _| Ok(Box::new(AnyShape)));
         Simple(Small { options: worthwhile(), ..delegate })
     };
-    offer(&two(BuiltinOp::RELU, 4), delegate()).unwrap().assert_rejects(0, "CostModel");
-    offer(&two(BuiltinOp::RELU, 4 << 20), delegate()).unwrap().assert_claims(&[0, 1]);
+    claims_of(&two(BuiltinOp::RELU, 4), delegate()).unwrap().assert_rejects(0, "CostModel");
+    claims_of(&two(BuiltinOp::RELU, 4 << 20), delegate()).unwrap().assert_claims(&[0, 1]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn data_stay_on_the_device() {
     }
     // Two delegates with a node each: the second takes the first one's buffer.
     let builder = Interpreter::builder(model).keep_outputs();
-    let builder = builder.delegate_within(delegate(), only(0..1)).delegate_within(delegate(), only(1..2));
+    let builder = builder.delegate_with(delegate(), only(0..1)).delegate_with(delegate(), only(1..2));
     let mut interpreter = builder.build().unwrap();
     interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     interpreter.invoke().unwrap();

@@ -1,4 +1,4 @@
-use delegraph_conformance::author::{Trial, agree, offer};
+use delegraph_conformance::author::{Trial, agree, claims_of};
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{Activation, Params};
 use delegraph_core::{BuiltinOp, Model, ModelBuilder, Quantization, SubgraphBuilder, TensorType};
@@ -32,9 +32,9 @@ fn layers() -> Model {
 
 #[test]
 fn layers_are_one_partition() {
-    let offer = offer(&layers(), Simple(DenseDelegate::new())).unwrap();
-    offer.assert_partitions(&[&[0, 1, 2, 3]]);
-    offer.assert_rejects(4, "UnsupportedOp");
+    let claims = claims_of(&layers(), Simple(DenseDelegate::new())).unwrap();
+    claims.assert_partitions(&[&[0, 1, 2, 3]]);
+    claims.assert_rejects(4, "UnsupportedOp");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn what_is_not_done_has_a_reason() {
         let y = node.version(version).output("y");
         graph.outputs([y]);
         let model = ModelBuilder::new().subgraph(graph).build().unwrap();
-        offer(&model, Simple(DenseDelegate::new())).unwrap()
+        claims_of(&model, Simple(DenseDelegate::new())).unwrap()
     };
     one(true, 6).assert_claims(&[0]);
     one(false, 6).assert_rejects(0, "UnsupportedParam");
@@ -79,7 +79,7 @@ fn eight_bits_are_left() {
     let y = node.inputs([x, weights]).output_quantization(scale).output("y");
     graph.outputs([y]);
     let model = ModelBuilder::new().subgraph(graph).build().unwrap();
-    let offer = offer(&model, Simple(DenseDelegate::new())).unwrap();
+    let claims = claims_of(&model, Simple(DenseDelegate::new())).unwrap();
     let reason = Rejection::UnsupportedType { operand: "input 0".into(), ty: TensorType::Int8 };
-    assert_eq!(offer.reason(0), Some(&reason));
+    assert_eq!(claims.reason(0), Some(&reason));
 }

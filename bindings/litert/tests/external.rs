@@ -138,7 +138,7 @@ fn limits_and_other_delegates_change_the_partitions() {
     let Some(second) = create(&[]) else { return };
     let limits = PartitionOptions::default().with_min_nodes(3);
     let mut interpreter = Interpreter::builder(model())
-        .delegate_within(Box::new(first.unwrap()), limits)
+        .delegate_with(Box::new(first.unwrap()), limits)
         .delegate(Box::new(second.unwrap()))
         .build()
         .unwrap();

@@ -115,7 +115,7 @@ impl Gpu {
         let limits = PartitionOptions::default().with_excluded_nodes(nodes);
         let build = || {
             let builder = Interpreter::builder(Model::from_bytes(ModelBytes::new(bytes))?)
-                .delegate_within(self.delegate.clone(), limits);
+                .delegate_with(self.delegate.clone(), limits);
             if keep { builder.keep_outputs().build() } else { builder.build() }
         };
         let mut model =

@@ -75,30 +75,30 @@ fn panic_of(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
 
 #[test]
 fn an_offer_reports_claims_and_reasons() {
-    let offer = offer(&model(), relu(1.0)).unwrap();
-    offer.assert_claims(&[0]);
-    offer.assert_partitions(&[&[0]]);
-    offer.assert_rejects(1, "UnsupportedOp");
-    assert!(offer.claimed(0) && !offer.claimed(1) && !offer.claimed(7));
-    assert_eq!(offer.reason(0), None);
-    assert_eq!(offer.reason(1), Some(&Rejection::UnsupportedOp { op: BuiltinOp::NEG.into() }));
+    let claims = claims_of(&model(), relu(1.0)).unwrap();
+    claims.assert_claims(&[0]);
+    claims.assert_partitions(&[&[0]]);
+    claims.assert_rejects(1, "UnsupportedOp");
+    assert!(claims.claimed(0) && !claims.claimed(1) && !claims.claimed(7));
+    assert_eq!(claims.reason(0), None);
+    assert_eq!(claims.reason(1), Some(&Rejection::UnsupportedOp { op: BuiltinOp::NEG.into() }));
     let table = "  node 0 RELU v1: claimed by relu, partition 0\n  node 1 NEG v1: UnsupportedOp: NEG is not supported\n";
-    assert_eq!(offer.to_string(), table);
+    assert_eq!(claims.to_string(), table);
 }
 
 #[test]
 fn assertions_that_fail_show_the_table() {
-    let offer = offer(&model(), relu(1.0)).unwrap();
-    let text = panic_of(|| offer.assert_claims(&[0, 1]));
+    let claims = claims_of(&model(), relu(1.0)).unwrap();
+    let text = panic_of(|| claims.assert_claims(&[0, 1]));
     assert!(
         text.starts_with("nodes [0] are claimed, expected are [0, 1]\n  node 0 RELU v1: claimed"),
         "{text}"
     );
-    let text = panic_of(|| offer.assert_rejects(1, "VersionTooHigh"));
+    let text = panic_of(|| claims.assert_rejects(1, "VersionTooHigh"));
     assert!(text.starts_with("node 1: the reason is UnsupportedOp, expected is VersionTooHigh\n"), "{text}");
-    let text = panic_of(|| offer.assert_rejects(0, "UnsupportedOp"));
+    let text = panic_of(|| claims.assert_rejects(0, "UnsupportedOp"));
     assert!(text.starts_with("node 0: the reason is none: it is claimed"), "{text}");
-    let text = panic_of(|| offer.assert_partitions(&[&[0], &[1]]));
+    let text = panic_of(|| claims.assert_partitions(&[&[0], &[1]]));
     assert!(text.starts_with("the partitions are [[0]], expected are [[0], [1]]\n"), "{text}");
 }
 
@@ -106,7 +106,7 @@ fn assertions_that_fail_show_the_table() {
 fn a_delegate_that_fails_is_an_error() {
     let failing = || Simple(Relu { fails: true, ..relu(1.0).0 });
     // Offering creates no kernel, so nothing fails.
-    offer(&model(), failing()).unwrap().assert_claims(&[0]);
+    claims_of(&model(), failing()).unwrap().assert_claims(&[0]);
     let text = agree(&model(), failing(), 0).unwrap_err().to_string();
     assert!(text.starts_with("the delegate failed: not supported: no device\n"), "{text}");
 }
@@ -131,7 +131,7 @@ fn a_wrong_delegate_disagrees() {
 #[test]
 fn comparing_nothing_is_an_error() {
     let rank_3 = Trial::new(&model()).resize(0, &[1, 2, 2]);
-    rank_3.offer(relu(1.0)).unwrap().assert_rejects(0, "UnsupportedParam");
+    rank_3.claims_of(relu(1.0)).unwrap().assert_rejects(0, "UnsupportedParam");
     let text = rank_3.agree(relu(1.0)).unwrap_err().to_string();
     assert!(text.starts_with("the delegate claims nothing, so nothing is compared\n"), "{text}");
 }
@@ -139,7 +139,7 @@ fn comparing_nothing_is_an_error() {
 #[test]
 fn limits_hold() {
     let limits = PartitionOptions::default().with_min_nodes(2);
-    Trial::new(&model()).limits(limits).offer(relu(1.0)).unwrap().assert_rejects(0, "PartitionTooSmall");
+    Trial::new(&model()).limits(limits).claims_of(relu(1.0)).unwrap().assert_rejects(0, "PartitionTooSmall");
 }
 
 #[test]

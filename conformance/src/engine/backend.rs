@@ -138,9 +138,9 @@ impl Backend {
             builder = builder.policy(policy);
         }
         if let Some(delegate) = delegate {
-            builder = builder.delegate_within(delegate, self.limits.clone());
+            builder = builder.delegate_with(delegate, self.limits.clone());
             for make in &self.more {
-                builder = builder.delegate_within(make()?, self.limits.clone());
+                builder = builder.delegate_with(make()?, self.limits.clone());
             }
         }
         let mut interpreter = builder.prepare_later().build()?;

@@ -73,15 +73,16 @@ impl AlignedBuffer {
     ///
     /// # Errors
     /// As there.
-    pub fn passing(len: usize) -> Result<Self> {
-        AlignedBuffer::default().into_passing(len)
+    pub fn zeroed_short_lived(len: usize) -> Result<Self> {
+        AlignedBuffer::default().into_short_lived(len)
     }
 
-    /// Drops the contents, and makes the buffer one of [`AlignedBuffer::passing`], charged to the same budget.
+    /// Drops the contents, and makes the buffer one of [`AlignedBuffer::zeroed_short_lived`], charged to the same
+    /// budget.
     ///
     /// # Errors
     /// As [`AlignedBuffer::zeroed`], and those of [`Budget::charge`].
-    pub(super) fn into_passing(self, len: usize) -> Result<Self> {
+    pub(super) fn into_short_lived(self, len: usize) -> Result<Self> {
         #[cfg_attr(not(all(feature = "mmap", any(unix, windows))), expect(unused_mut))]
         let mut empty = self.emptied();
         #[cfg(all(feature = "mmap", any(unix, windows)))]
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn what_passes_is_like_what_stays() {
         for len in [0, 3, PAGES - 1, PAGES, PAGES + 7, 10 * PAGES + 65] {
-            let mut buffer = AlignedBuffer::passing(len).unwrap();
+            let mut buffer = AlignedBuffer::zeroed_short_lived(len).unwrap();
             assert_eq!(buffer.bytes(), vec![0; len]);
             assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
             assert!(buffer.guards_hold());
@@ -252,9 +253,9 @@ mod tests {
             assert_eq!(buffer.bytes()[len / 2..], vec![0; 3 * len + 5 - len / 2]);
             assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
         }
-        assert!(AlignedBuffer::passing(usize::MAX).is_err());
+        assert!(AlignedBuffer::zeroed_short_lived(usize::MAX).is_err());
         // Miri ends where memory is exhausted.
-        assert!(cfg!(miri) || AlignedBuffer::passing(usize::MAX / 4).is_err());
+        assert!(cfg!(miri) || AlignedBuffer::zeroed_short_lived(usize::MAX / 4).is_err());
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub struct PrepareContext<'a> {
     persistent: Option<SmallVec<[usize; 2]>>,
     data_dependent: SmallVec<[TensorId; 2]>,
     done_with_constants: bool,
-    kept: Cell<usize>,
+    packed_bytes: Cell<usize>,
     overwritable: SmallVec<[usize; 2]>,
     view_of: Cell<Option<usize>>,
 }
@@ -178,7 +178,7 @@ impl<'a> PrepareContext<'a> {
             persistent: None,
             data_dependent,
             done_with_constants: false,
-            kept: Cell::new(0),
+            packed_bytes: Cell::new(0),
             overwritable,
             view_of: Cell::new(None),
         }
@@ -389,13 +389,13 @@ impl<'a> PrepareContext<'a> {
     }
 
     /// Declares that the kernel keeps `bytes` bytes of packed weights, in addition to memory that is charged already.
-    pub fn keeps(&self, bytes: usize) {
-        self.kept.set(self.kept.get().saturating_add(bytes));
+    pub fn add_packed_bytes(&self, bytes: usize) {
+        self.packed_bytes.set(self.packed_bytes.get().saturating_add(bytes));
     }
 
     /// Returns the bytes of packed weights that the kernel declared.
-    pub fn kept(&self) -> usize {
-        self.kept.get()
+    pub fn packed_bytes(&self) -> usize {
+        self.packed_bytes.get()
     }
 
     /// Returns the result of `make`, shared with the same node in other interpreters on the same model, so that weights

@@ -145,7 +145,7 @@ pub struct Resources {
 
 impl Resources {
     /// Resources whose memory is charged to `budget`.
-    pub fn within(budget: Arc<Budget>) -> Self {
+    pub fn with_budget(budget: Arc<Budget>) -> Self {
         Resources { budget: Some(budget), ..Self::default() }
     }
 

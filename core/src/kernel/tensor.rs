@@ -76,7 +76,7 @@ impl RuntimeTensor {
     ///
     /// # Errors
     /// The errors of [`Budget::charge`].
-    pub fn within(tensor: &Tensor, budget: &Arc<Budget>) -> Result<Self> {
+    pub fn with_budget(tensor: &Tensor, budget: &Arc<Budget>) -> Result<Self> {
         Ok(RuntimeTensor { owned: AlignedBuffer::charged(budget)?, ..Self::new(tensor) })
     }
 
@@ -124,13 +124,16 @@ impl RuntimeTensor {
 
     /// As [`RuntimeTensor::allocate`], for a value that is computed while preparing: its readers may pack it, and
     /// then it is [released](RuntimeTensor::release). A [lent](RuntimeTensor::lend) buffer that is large enough is used.
-    pub fn allocate_passing(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`RuntimeTensor::allocate`].
+    pub fn allocate_short_lived(&mut self) -> Result<()> {
         if self.ty != TensorType::String {
             let len = self.byte_size()?;
             let lent = self.placement == Placement::None && self.owned.capacity() >= len;
             if !lent {
                 self.clear_data();
-                self.owned = self.owned.emptied().into_passing(len)?;
+                self.owned = self.owned.emptied().into_short_lived(len)?;
             }
         }
         self.allocate(Placement::Dynamic)
@@ -162,8 +165,8 @@ impl RuntimeTensor {
         Some(released)
     }
 
-    /// Lends memory to a tensor without data, for [`RuntimeTensor::allocate_passing`]. The memory is not zeroed: the
-    /// value computed into it must be written entirely.
+    /// Lends memory to a tensor without data, for [`RuntimeTensor::allocate_short_lived`]. The memory is not zeroed:
+    /// the value computed into it must be written entirely.
     pub fn lend(&mut self, buffer: AlignedBuffer) {
         if self.placement == Placement::None {
             self.owned = buffer;
@@ -201,12 +204,12 @@ impl RuntimeTensor {
         Ok(())
     }
 
-    /// Copies a constant of at most `most` bytes from memory of another owner into memory of its own.
+    /// Copies a constant of at most `bytes` bytes from memory of another owner into memory of its own.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if the allocation fails.
-    pub fn own_constant(&mut self, most: usize) -> Result<()> {
-        if self.placement != Placement::Constant || !self.owned.is_empty() || !(1..=most).contains(&self.len)
+    pub fn copy_constant_up_to(&mut self, bytes: usize) -> Result<()> {
+        if self.placement != Placement::Constant || !self.owned.is_empty() || !(1..=bytes).contains(&self.len)
         {
             return Ok(());
         }

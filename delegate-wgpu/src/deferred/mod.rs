@@ -194,7 +194,7 @@ impl DeferredKernel {
             }
             changed = true;
             if !tensor.is_constant() {
-                let mut charged = RuntimeTensor::within(self.snapshot.file(*id), &budget)?;
+                let mut charged = RuntimeTensor::with_budget(self.snapshot.file(*id), &budget)?;
                 (charged.ty, charged.shape) = (input.ty(), input.shape().clone());
                 self.snapshot.tensors[id.0] = charged;
             }

@@ -57,7 +57,7 @@ impl SimpleDelegate for Chains {
         Ok(())
     }
 
-    fn options(&self) -> PartitionOptions {
+    fn partition_options(&self) -> PartitionOptions {
         PartitionOptions::default().with_min_nodes(self.min_nodes)
     }
 

@@ -140,7 +140,7 @@ pub fn evaluate(
             tensor.allocate_bytes(Placement::Dynamic, 0)?;
         } else {
             environment.host.budget().check_size(tensor.byte_size()?)?;
-            tensor.allocate_passing()?;
+            tensor.allocate_short_lived()?;
         }
     }
     let mut buffers: SmallVec<[AlignedBuffer; 4]> = SmallVec::new();

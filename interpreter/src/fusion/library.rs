@@ -10,7 +10,7 @@ use delegraph_core::graph::{Model, ModelBytes};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary, FusionResult, LibraryFusion};
 
 use super::composite::invalid;
-use super::proof::{Shared, compare_within};
+use super::proof::{Shared, compare_with_limits};
 use super::report::{Change, Unchanged};
 use crate::runtime::{Interpreter, ResourceLimits};
 
@@ -96,12 +96,12 @@ impl LibraryPass {
         resolver: &Arc<dyn OpResolver>,
         limits: &ResourceLimits,
     ) -> Result<Option<String>> {
-        let original =
-            Interpreter::builder_with(model.clone(), Shared(resolver.clone())).limits(limits.clone());
+        let original = Interpreter::builder_with_resolver(model.clone(), Shared(resolver.clone()))
+            .limits(limits.clone());
         if original.build().is_err() {
             return Ok(None);
         }
-        let differences = compare_within(model, &Arc::new(fused.clone()), resolver, 2, limits.clone());
+        let differences = compare_with_limits(model, &Arc::new(fused.clone()), resolver, 2, limits.clone());
         let differences = differences.map_err(|error| invalid(&self.fusion.name, error))?;
         let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
         Ok(worst.map(|d| {

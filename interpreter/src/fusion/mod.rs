@@ -51,7 +51,7 @@ pub use composite::{Call, CompositeFusion, Outcome};
 pub use export::Fusions;
 pub use pattern::PatternFusion;
 pub use pipeline::{Fused, Pipeline};
-pub use proof::{Difference, compare, compare_within};
+pub use proof::{Difference, compare, compare_with_limits};
 pub use report::{Change, FusionReport, Size, Unchanged};
 pub use rewriter::Rewriter;
 

@@ -48,14 +48,14 @@ pub fn compare(
     resolver: &Arc<dyn OpResolver>,
     samples: usize,
 ) -> Result<Vec<Difference>> {
-    compare_within(original, fused, resolver, samples, ResourceLimits::default())
+    compare_with_limits(original, fused, resolver, samples, ResourceLimits::default())
 }
 
 /// As [`compare`]. Both models together stay within `limits`.
 ///
 /// # Errors
 /// As [`compare`]; [`Error::LimitExceeded`].
-pub fn compare_within(
+pub fn compare_with_limits(
     original: &Arc<Model>,
     fused: &Arc<Model>,
     resolver: &Arc<dyn OpResolver>,
@@ -65,7 +65,9 @@ pub fn compare_within(
     // Each has its own interpreter.
     limits.memory /= 2;
     let build = |model: &Arc<Model>| {
-        Interpreter::builder_with(model.clone(), Shared(resolver.clone())).limits(limits.clone()).build()
+        Interpreter::builder_with_resolver(model.clone(), Shared(resolver.clone()))
+            .limits(limits.clone())
+            .build()
     };
     let (mut a, mut b) = (build(original)?, build(fused).map_err(of_fused)?);
     let (before, after) = (lasting_state(original), lasting_state(fused));

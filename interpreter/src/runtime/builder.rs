@@ -48,12 +48,12 @@ enum Versions {
 impl Interpreter {
     /// Returns a builder for `model` with all kernels.
     pub fn builder(model: impl Into<Arc<Model>>) -> InterpreterBuilder {
-        Self::builder_with(model, BuiltinOpResolver::new())
+        Self::builder_with_resolver(model, BuiltinOpResolver::new())
     }
 
     /// Returns a builder for `model` with the kernels of `resolver`. The linker drops kernels that nothing else refers
     /// to.
-    pub fn builder_with(
+    pub fn builder_with_resolver(
         model: impl Into<Arc<Model>>,
         resolver: impl OpResolver + 'static,
     ) -> InterpreterBuilder {
@@ -84,12 +84,12 @@ impl InterpreterBuilder {
 
     /// Adds a delegate. Delegates claim nodes in the order in which they are added.
     pub fn delegate(self, delegate: impl Delegate + 'static) -> Self {
-        self.delegate_within(delegate, PartitionOptions::default())
+        self.delegate_with(delegate, PartitionOptions::default())
     }
 
     /// Adds a delegate with the application's limits, in addition to its own limits.
-    pub fn delegate_within(mut self, delegate: impl Delegate + 'static, limits: PartitionOptions) -> Self {
-        self.delegates.add(Box::new(delegate), limits);
+    pub fn delegate_with(mut self, delegate: impl Delegate + 'static, options: PartitionOptions) -> Self {
+        self.delegates.add(Box::new(delegate), options);
         self
     }
 

@@ -21,7 +21,7 @@ fn limited(limits: PartitionOptions) -> Interpreter {
     let delegate = Scripted::new("d", &[NEG, ADD, MUL]);
     let model = three();
     let mut interpreter =
-        Interpreter::builder(model.clone()).delegate_within(delegate, limits).build().unwrap();
+        Interpreter::builder(model.clone()).delegate_with(delegate, limits).build().unwrap();
     assert_eq!(run(&mut interpreter, &X).unwrap(), on_cpu(&model));
     interpreter
 }

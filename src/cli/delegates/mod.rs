@@ -237,7 +237,7 @@ impl Engine {
                 builder.threads(threads).policy(policy).resolver(resolver.clone()).limits(budgets::limits());
             builder = if strict { builder.strict_versions() } else { builder };
             for (make, limits) in &makers {
-                builder = builder.delegate_within(make()?, limits.clone());
+                builder = builder.delegate_with(make()?, limits.clone());
             }
             Ok(builder.build()?)
         })
@@ -268,7 +268,7 @@ impl Engine {
             builder = builder.threads(threads).policy(policy).resolver(resolver).limits(budgets::limits());
             builder = if strict { builder.strict_versions() } else { builder };
             let within =
-                |builder: InterpreterBuilder, (delegate, limits)| builder.delegate_within(delegate, limits);
+                |builder: InterpreterBuilder, (delegate, limits)| builder.delegate_with(delegate, limits);
             delegates.into_iter().fold(builder, within)
         })
     }
@@ -338,7 +338,7 @@ impl Engine {
             if let Some(delegate) = choice.open()? {
                 let mut limits = self.limits.options();
                 adjust(&mut limits);
-                builder = builder.delegate_within(delegate, limits);
+                builder = builder.delegate_with(delegate, limits);
             }
         }
         Ok(builder)

@@ -132,14 +132,14 @@ fn pack_shared<T: Send + Sync + 'static>(
     pack: impl FnOnce() -> Result<T, ComputeError>,
 ) -> Result<Arc<Packed<T>>> {
     let packed = cx.shared(variant, || within_budget(cx, pack))?;
-    cx.keeps(packed.bytes);
+    cx.add_packed_bytes(packed.bytes);
     Ok(packed)
 }
 
 /// Returns the result of `pack`.
 fn pack_own<T>(cx: &PrepareContext<'_>, pack: impl FnOnce() -> Result<T, ComputeError>) -> Result<T> {
     let Packed { weights, bytes } = within_budget(cx, pack)?;
-    cx.keeps(bytes);
+    cx.add_packed_bytes(bytes);
     Ok(weights)
 }
 

@@ -67,7 +67,7 @@ impl Engine {
             resolution: Resolution::Decided,
             resolver,
             slots: Slots::new(count),
-            resources: Resources::within(budget.clone()),
+            resources: Resources::with_budget(budget.clone()),
             parallel: Arc::new(Interruptible::new(parallel, budget.clone())),
             observer: Observer::new(budget.clone()),
             delegates,

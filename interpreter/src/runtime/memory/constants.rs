@@ -16,7 +16,7 @@ const SMALL_BYTES: usize = 4 << 10;
 /// # Errors
 /// If memory cannot be allocated.
 pub(crate) fn copy_small_constants(node: &Node, tensors: &mut [RuntimeTensor]) -> Result<()> {
-    node.inputs().iter().flatten().try_for_each(|id| tensors[id.0].own_constant(SMALL_BYTES))
+    node.inputs().iter().flatten().try_for_each(|id| tensors[id.0].copy_constant_up_to(SMALL_BYTES))
 }
 
 /// The consumers that still read the constants of a subgraph.

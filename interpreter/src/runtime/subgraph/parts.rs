@@ -109,7 +109,7 @@ impl Parts {
             let kernel = contain_kernel(|| find_kernel(&model, subgraph, subgraph.node(id), resolver));
             nodes.push(kernel.map_err(|e| e.at(model.locate(index, id)))?);
         }
-        let tensors = subgraph.tensors().iter().map(|tensor| RuntimeTensor::within(tensor, budget));
+        let tensors = subgraph.tensors().iter().map(|tensor| RuntimeTensor::with_budget(tensor, budget));
         let mut tensors = tensors.collect::<Result<Vec<_>>>()?;
         for (tensor, file) in tensors.iter_mut().zip(subgraph.tensors()) {
             if let Some(bytes) = model.constant(file) {
@@ -176,7 +176,7 @@ impl Parts {
             .with_persistent_memory();
         runtime.kernel.prepare(&mut cx)?;
         let constants = if cx.is_done_with_constants() { ConstantUse::Packed } else { ConstantUse::Read };
-        let (kept, overwritable) = (cx.kept(), cx.overwritable().into());
+        let (declared, overwritable) = (cx.packed_bytes(), cx.overwritable().into());
         let view_of = if runtime.kernel.is_view() { Some(0) } else { cx.view_of() };
         let persistent: SmallVec<[usize; 2]> = cx.persistent_requests().into();
         let prepared = cx.finish();
@@ -184,7 +184,7 @@ impl Parts {
         runtime.scratch.request(prepared.temporaries(), &persistent, budget)?;
         // Drops the old charge first: both are for one copy.
         runtime.packed = Charge::default();
-        let mut packed = kept;
+        let mut packed = declared;
         if constants == ConstantUse::Packed {
             let constants = node.inputs().iter().flatten().map(|id| &self.tensors[id.0]);
             let bytes = constants.filter(|t| t.is_constant()).map(|t| t.bytes().len());
