@@ -162,11 +162,17 @@ impl<'a> GraphView<'a> {
     }
 
     /// Returns the node `id`.
+    ///
+    /// # Panics
+    /// If the graph has no node `id`.
     pub fn node(&self, id: NodeId) -> NodeView<'a> {
         NodeView { id, node: self.subgraph().node(id), state: self.states[id.0], graph: *self }
     }
 
     /// Returns the tensor `id`.
+    ///
+    /// # Panics
+    /// If the graph has no tensor `id`.
     pub fn tensor(&self, id: TensorId) -> TensorInfo<'a> {
         TensorInfo { id, tensor: &self.tensors[id.0], shape_known: self.shape_known[id.0], graph: *self }
     }

@@ -147,6 +147,10 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Returns the elements of input `i`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the input, [`Error::Unsupported`] if it has another type,
+    /// [`Error::State`] if its data is released, overwritten, or handed out for writing.
     pub fn input<T: Element>(&mut self, i: usize) -> Result<&'a [T]> {
         match self.read(i, Some(T::TYPE))? {
             Some(bytes) => cast(bytes),
@@ -157,21 +161,33 @@ impl<'a> InvokeContext<'a> {
     /// Returns the elements of input `i`; `None` if output 0 overwrites the input: then output 0 holds the elements
     /// until it is written. Only inputs that the kernel declared as
     /// [overwritable](super::PrepareContext::may_overwrite) are overwritten.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::input`], except that an overwritten input is not an error.
     pub fn input_unless_overwritten<T: Element>(&mut self, i: usize) -> Result<Option<&'a [T]>> {
         self.read(i, Some(T::TYPE))?.map(cast).transpose()
     }
 
     /// As [`InvokeContext::input_unless_overwritten`], for the bytes.
+    ///
+    /// # Errors
+    /// As there, for any type.
     pub fn input_bytes_unless_overwritten(&mut self, i: usize) -> Result<Option<&'a [u8]>> {
         self.read(i, None)
     }
 
     /// Returns the elements of input `i`, if the node has it.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::input`], except that a missing input is not an error.
     pub fn optional_input<T: Element>(&mut self, i: usize) -> Result<Option<&'a [T]>> {
         if self.has_input(i) { self.input(i).map(Some) } else { Ok(None) }
     }
 
     /// Returns the bytes of input `i`.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::input`], for any type.
     pub fn input_bytes(&mut self, i: usize) -> Result<&'a [u8]> {
         match self.read(i, None)? {
             Some(bytes) => Ok(bytes),
@@ -206,26 +222,43 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Input `i` with its shape and type, unless output 0 overwrites it or it was handed out for writing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the input, [`Error::State`] if it is overwritten or was handed
+    /// out.
     pub fn input_tensor(&self, i: usize) -> Result<&RuntimeTensor> {
         self.readable(i).map(|id| &self.tensors[id.0])
     }
 
     /// Returns the shape of input `i`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the input.
     pub fn input_shape(&self, i: usize) -> Result<&Shape> {
         self.input_id(i).map(|id| &self.tensors[id.0].shape)
     }
 
     /// Output `i` with its shape and type. [`InvokeContext::output`] hands out its data.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the output.
     pub fn output_shape(&self, i: usize) -> Result<&Shape> {
         self.output_id(i).map(|id| &self.tensors[id.0].shape)
     }
 
     /// Returns the elements of output `i`, to be written. Each output is handed out once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the output, [`Error::Unsupported`] if it has another type,
+    /// [`Error::State`] if it was handed out.
     pub fn output<T: Element>(&mut self, i: usize) -> Result<&'a mut [T]> {
         cast_mut(self.write(i, Some(T::TYPE))?)
     }
 
     /// Returns the bytes of output `i`, to be written. Each output is handed out once.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::output`], for any type.
     pub fn output_bytes(&mut self, i: usize) -> Result<&'a mut [u8]> {
         self.write(i, None)
     }
@@ -239,12 +272,19 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Returns the elements of input `i`, which must be a variable, to be read and written.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the input or it is not a variable, [`Error::Unsupported`] if it
+    /// has another type, [`Error::State`] if it was handed out.
     pub fn variable<T: Element>(&mut self, i: usize) -> Result<&'a mut [T]> {
         self.input_tensor(i)?.check_type::<T>()?;
         cast_mut(self.variable_bytes(i)?)
     }
 
     /// Returns the bytes of input `i`, which must be a variable, to be read and written.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::variable`], for any type.
     pub fn variable_bytes(&mut self, i: usize) -> Result<&'a mut [u8]> {
         let id = self.input_id(i)?;
         let tensor = &self.tensors[id.0];
@@ -258,6 +298,10 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Sets the shape of output `i`, which depends on data, and allocates memory for it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the output, [`Error::State`] if its shape was not declared as
+    /// data-dependent or it was handed out; those of [`RuntimeTensor::allocate`].
     pub fn resize_output(&mut self, i: usize, shape: impl Into<Shape>) -> Result<()> {
         let id = self.output_id(i)?;
         self.check_dynamic(id)?;
@@ -267,6 +311,9 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Sets the shape of output `i`, a string tensor, and allocates `bytes` bytes for it.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::resize_output`].
     pub fn resize_output_bytes(&mut self, i: usize, shape: impl Into<Shape>, bytes: usize) -> Result<()> {
         let id = self.output_id(i)?;
         self.check_dynamic(id)?;
@@ -276,12 +323,18 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Returns the strings of input `i`.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::input_bytes`], and those of [`RuntimeTensor::check_strings`].
     pub fn strings(&mut self, i: usize) -> Result<Strings<'a>> {
         let bytes = self.input_bytes(i)?;
         self.input_tensor(i)?.check_strings(bytes)
     }
 
     /// Sets the shape and the strings of output `i`, a string tensor.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::resize_output`], and if the strings are too long for the format.
     pub fn write_strings<'s, I>(&mut self, i: usize, shape: impl Into<Shape>, strings: I) -> Result<()>
     where
         I: ExactSizeIterator<Item = &'s [u8]> + Clone,
@@ -292,6 +345,9 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Returns a temporary of `T`. Each is handed out once; its contents are left over from other uses.
+    ///
+    /// # Errors
+    /// [`Error::State`] if it was not requested, was handed out, or is not a whole number of elements.
     pub fn temporary<T: Element>(&mut self, temporary: Temporary) -> Result<&'a mut [T]> {
         let bit = u32::try_from(temporary.0).ok().and_then(|i| 1u64.checked_shl(i));
         let (Some(bit), Some(&(data, len))) = (bit, self.temporaries.get(temporary.0)) else {
@@ -307,11 +363,18 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// Persistent memory as elements of `T`, with the values of the last invocation, or zeros. Each is handed out once.
+    ///
+    /// # Errors
+    /// As [`InvokeContext::temporary`].
     pub fn persistent<T: Element>(&mut self, persistent: Persistent) -> Result<&'a mut [T]> {
         self.temporary(Temporary(persistent.0))
     }
 
     /// Calls subgraph `index` with the inputs `arguments` of this node, and copies its results into the outputs.
+    ///
+    /// # Errors
+    /// The errors of [`Host::call`]; [`Error::InvalidNode`] or [`Error::Kernel`] if the results do not fit the outputs,
+    /// [`Error::State`] if an operand was handed out.
     pub fn call(&mut self, index: usize, arguments: std::ops::Range<usize>) -> Result<()> {
         let ids: SmallVec<[TensorId; 8]> = arguments.map(|i| self.readable(i)).collect::<Result<_>>()?;
         let inputs: SmallVec<[&RuntimeTensor; 8]> = ids.iter().map(|id| &self.tensors[id.0]).collect();

@@ -124,6 +124,9 @@ impl<'a> TensorView<'a> {
 
     /// Returns the elements, if they are known before `invoke`. An operand that determines a shape (paddings, a
     /// permutation) is always known in `prepare`: nodes for which it is not known are prepared as soon as it is.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if its data is known and has another type.
     pub fn constant<T: Element>(&self) -> Result<Option<&'a [T]>> {
         if self.is_known() { self.tensor.elements().map(Some) } else { Ok(None) }
     }
@@ -208,6 +211,9 @@ impl<'a> PrepareContext<'a> {
     }
 
     /// Returns the node's typed params.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node has params of another type.
     pub fn params<T>(&self) -> Result<&'a T>
     where
         &'a T: TryFrom<&'a Params, Error = WrongParams>,
@@ -278,6 +284,9 @@ impl<'a> PrepareContext<'a> {
     }
 
     /// Output `i`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have it.
     pub fn output(&self, i: usize) -> Result<TensorView<'_>> {
         let tensor = self.outputs.get(i).and_then(|id| self.tensors.get(id.0));
         tensor
@@ -286,6 +295,9 @@ impl<'a> PrepareContext<'a> {
     }
 
     /// Sets the shape of output `i`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the output.
     pub fn set_output_shape(&mut self, i: usize, shape: impl Into<Shape>) -> Result<()> {
         let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
         self.tensors[id.0].shape = shape.into();
@@ -294,6 +306,9 @@ impl<'a> PrepareContext<'a> {
     }
 
     /// Declares that the shape of output `i` depends on data: `invoke` will resize it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] if the node does not have the output.
     pub fn set_output_data_dependent(&mut self, i: usize) -> Result<()> {
         let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
         if !self.data_dependent.contains(&id) {
@@ -309,6 +324,9 @@ impl<'a> PrepareContext<'a> {
     }
 
     /// Requests `elements` elements of `T` while the node runs.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the number of bytes overflows.
     pub fn temporary_of<T: Element>(&mut self, elements: usize) -> Result<Temporary> {
         let bytes = elements.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::OutOfMemory(format!("{elements} elements of {}", T::TYPE)))?;

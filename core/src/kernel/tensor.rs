@@ -96,6 +96,9 @@ impl RuntimeTensor {
     }
 
     /// Returns the bytes that type and shape need; for strings, those of empty ones.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a type without a size, [`Error::InvalidNode`] if the number overflows.
     pub fn byte_size(&self) -> Result<usize> {
         if self.ty == TensorType::String {
             return strings::empty_size(self.shape.elements());
@@ -111,6 +114,9 @@ impl RuntimeTensor {
     }
 
     /// Allocates the memory that type and shape need, zeroed where it is new; strings are empty.
+    ///
+    /// # Errors
+    /// The errors of [`RuntimeTensor::byte_size`] and of the allocation.
     pub fn allocate(&mut self, placement: Placement) -> Result<()> {
         let len = self.byte_size()?;
         self.allocate_bytes(placement, len)?;
@@ -140,6 +146,9 @@ impl RuntimeTensor {
     }
 
     /// Allocates `len` bytes of memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if the allocation fails, and those of [`Budget::charge`].
     pub fn allocate_bytes(&mut self, placement: Placement, len: usize) -> Result<()> {
         self.owned.resize(len)?;
         self.data = self.owned.bytes_mut().as_mut_ptr();
@@ -196,6 +205,9 @@ impl RuntimeTensor {
     }
 
     /// Copies `bytes` into memory of its own and makes the tensor constant.
+    ///
+    /// # Errors
+    /// As [`RuntimeTensor::allocate_bytes`].
     pub fn set_constant_copy(&mut self, bytes: &[u8]) -> Result<()> {
         self.allocate_bytes(Placement::Constant, bytes.len())?;
         self.owned.bytes_mut().copy_from_slice(bytes);
@@ -251,6 +263,9 @@ impl RuntimeTensor {
     }
 
     /// Returns the bytes, mutable.
+    ///
+    /// # Errors
+    /// [`Error::State`] for a constant.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         if self.placement == Placement::Constant {
             return Err(Error::State(format!("tensor \"{}\" is constant", self.name)));
@@ -264,6 +279,9 @@ impl RuntimeTensor {
     }
 
     /// Returns the elements, if they are of type `T`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if it has another type, [`Error::State`] if its bytes are not whole, aligned elements.
     pub fn elements<T: Element>(&self) -> Result<&[T]> {
         self.check_type::<T>()?;
         match self.bytes() {
@@ -274,6 +292,9 @@ impl RuntimeTensor {
     }
 
     /// Returns the elements, mutable.
+    ///
+    /// # Errors
+    /// As [`RuntimeTensor::elements`], and [`Error::State`] for a constant.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         self.check_type::<T>()?;
         let name = self.name.clone();
@@ -285,11 +306,18 @@ impl RuntimeTensor {
     }
 
     /// Returns the strings, one per element of the shape.
+    ///
+    /// # Errors
+    /// As [`RuntimeTensor::check_strings`].
     pub fn strings(&self) -> Result<Strings<'_>> {
         self.check_strings(self.bytes())
     }
 
     /// Returns the strings in `bytes`, which must be valid contents of this tensor.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the type is not STRING, [`Error::InvalidInput`] if the bytes are malformed or their
+    /// number of strings does not fit the shape.
     pub fn check_strings<'b>(&self, bytes: &'b [u8]) -> Result<Strings<'b>> {
         if self.ty != TensorType::String {
             let text = format!("tensor \"{}\" is {}, this kernel takes STRING", self.name, self.ty);

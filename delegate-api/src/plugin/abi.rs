@@ -363,7 +363,7 @@ pub struct DelegraphStats {
 /// Functions return a status, unless stated otherwise. A call with an invalid argument fails, and makes the plugin's
 /// calling function fail, regardless of its return value.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct DelegraphHost {
     /// Bytes of this struct.
     pub size: usize,
@@ -564,7 +564,7 @@ pub struct DelegraphHost {
 /// A delegate, and each of its kernels, is used by one thread at a time, which may change between calls. No function
 /// may unwind: panics and exceptions must not cross the interface.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct DelegraphPlugin {
     /// `DELEGRAPH_ABI_VERSION`.
     pub abi_version: u32,

@@ -63,7 +63,7 @@ pub struct DelegraphFusionResult {
 ///
 /// One thread at a time calls the functions. They must not unwind: panics and exceptions must not cross the interface.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct DelegraphFusionLibrary {
     /// `DELEGRAPH_ABI_VERSION`.
     pub abi_version: u32,

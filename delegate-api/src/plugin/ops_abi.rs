@@ -58,7 +58,7 @@ pub struct DelegraphOpNode {
 /// Several threads may create kernels at the same time. A kernel is used by one thread at a time, which may change
 /// between calls. No function may unwind: panics and exceptions must not cross the interface.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct DelegraphKernelLibrary {
     /// `DELEGRAPH_ABI_VERSION`.
     pub abi_version: u32,

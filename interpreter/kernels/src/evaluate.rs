@@ -1,6 +1,7 @@
 //! Evaluation of a single node, outside of any plan: for constant folding, and tests of kernels.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::graph::{Node, TensorId};
@@ -45,6 +46,12 @@ pub struct Environment<'a> {
     pub host: &'a mut dyn Host,
     /// Threads for the kernel.
     pub parallel: &'a dyn Parallel,
+}
+
+impl fmt::Debug for Environment<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").field("threads", &self.parallel.threads()).finish_non_exhaustive()
+    }
 }
 
 /// Infers types and shapes of a node's outputs by the definition of its op, and writes them to the output tensors.

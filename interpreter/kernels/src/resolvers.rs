@@ -1,5 +1,6 @@
 //! The resolvers that come with the interpreter.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
@@ -53,6 +54,18 @@ impl Default for BuiltinOpResolver {
 impl Default for ReferenceOpResolver {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl fmt::Debug for BuiltinOpResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BuiltinOpResolver").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ReferenceOpResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReferenceOpResolver").finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The fusions that a shared library exports.
 
+use std::fmt;
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, ErrorKind, Result};
@@ -22,6 +23,12 @@ pub struct Fusions(Vec<Fusion>);
 enum Fusion {
     Composite(Arc<dyn CompositeFusion>),
     Pattern(Arc<dyn PatternFusion>),
+}
+
+impl fmt::Debug for Fusions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list()).finish()
+    }
 }
 
 impl Fusions {

@@ -1,6 +1,7 @@
 //! The passes, in order.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
@@ -36,6 +37,18 @@ pub struct Pipeline {
     stateful: bool,
     hybrid: bool,
     limits: ResourceLimits,
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let composites: Vec<&str> = self.composites.iter().map(|fusion| fusion.name()).collect();
+        let patterns: Vec<&str> = self.patterns.iter().map(|fusion| fusion.name()).collect();
+        f.debug_struct("Pipeline")
+            .field("composites", &composites)
+            .field("patterns", &patterns)
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The result of a [`Pipeline`].

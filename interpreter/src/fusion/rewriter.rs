@@ -1,5 +1,6 @@
 //! Rewriting of one subgraph.
 
+use std::fmt;
 use std::sync::Arc;
 
 use delegraph_core::graph::{Model, Node, NodeId, Subgraph, Tensor, TensorId};
@@ -29,6 +30,15 @@ pub struct Rewriter<'m> {
     /// Names of ops that were removed and added since the last call of `taken`.
     gone: Vec<String>,
     came: Vec<String>,
+}
+
+impl fmt::Debug for Rewriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rewriter")
+            .field("subgraph", &self.subgraph.name())
+            .field("nodes", &self.nodes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'m> Rewriter<'m> {

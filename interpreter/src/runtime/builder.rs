@@ -1,5 +1,6 @@
 //! Options of an interpreter.
 
+use std::fmt;
 use std::sync::Arc;
 
 use delegraph_core::error::Result;
@@ -29,6 +30,16 @@ pub struct InterpreterBuilder {
     first_preparation: FirstPreparation,
     rewrite: Option<Box<dyn ModelRewrite>>,
     versions: Versions,
+}
+
+impl fmt::Debug for InterpreterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InterpreterBuilder")
+            .field("model", &self.model.path())
+            .field("threads", &self.threads)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
 }
 
 /// When the first preparation runs.

@@ -1,5 +1,6 @@
 //! The interpreter: a model, kernels, delegates, inputs and outputs.
 
+use std::fmt;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -40,6 +41,15 @@ pub struct Interpreter {
     /// The selected subgraph, whose inputs and outputs are those of the interpreter.
     entry: usize,
     rewrite: Option<Box<dyn ModelRewrite>>,
+}
+
+impl fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interpreter")
+            .field("model", &self.model().path())
+            .field("subgraph", &self.entry)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Interpreter {

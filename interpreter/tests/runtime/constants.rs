@@ -106,7 +106,7 @@ fn weights_are_converted_one_by_one() {
     let mut waiting = build(products(4, SIZE, false), limited);
     assert_eq!(placement(&waiting, "weights 3"), Placement::Released);
     let all = limited(Interpreter::builder(products(4, SIZE, false))).preserve_all_tensors().build();
-    let error = all.err().expect("all converted weights are within the limit").to_string();
+    let error = all.expect_err("all converted weights are within the limit").to_string();
     assert!(error.contains("memory"), "{error}");
     let reference = &mut build(products(4, SIZE, false), |b| {
         b.resolver(delegraph_interpreter::ReferenceOpResolver::new())

@@ -11,6 +11,7 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Merges RELU, RELU6 and RELU_N1_TO_1 into the preceding convolution, product, pooling or sum. Quantized tensors must
 /// have equal quantization, so that no value changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FuseActivation;
 
 impl PatternFusion for FuseActivation {

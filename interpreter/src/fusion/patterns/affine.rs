@@ -11,9 +11,11 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Folds a constant factor, per channel or for all channels, into the weights of a product: `conv(x) · c`, `conv(x) /
 /// c`, and `conv(x · c)`, for which zeros of the padding remain zeros. Float32 only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoldScale;
 
 /// Folds a constant term into the bias: `conv(x) + c` and `conv(x) - c`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoldBias;
 
 impl PatternFusion for FoldScale {

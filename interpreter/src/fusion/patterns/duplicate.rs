@@ -9,6 +9,7 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Removes a node if an earlier one has the same op, params and inputs: its readers read the earlier node's outputs.
 /// Constants with equal bytes are merged, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergeDuplicates;
 
 impl PatternFusion for MergeDuplicates {

@@ -11,6 +11,7 @@ use crate::fusion::rewriter::Rewriter;
 /// Removes nodes whose output equals their input: `x + 0`, `x · 1`, CAST to the same type, RESHAPE to the same shape,
 /// TRANSPOSE without a permutation, PAD by zero, SLICE of the whole tensor, CONCATENATION and ADD_N of one tensor, TILE
 /// by 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoveIdentity;
 
 impl PatternFusion for RemoveIdentity {

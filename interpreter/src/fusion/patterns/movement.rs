@@ -9,6 +9,7 @@ use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
 /// Merges consecutive RESHAPE (SQUEEZE, EXPAND_DIMS) into the last one, and two TRANSPOSE into one or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergeMovement;
 
 impl PatternFusion for MergeMovement {

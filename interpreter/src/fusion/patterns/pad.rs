@@ -10,6 +10,7 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Merges PAD into a following convolution without padding, as padding `SAME`, if that adds the same zeros. With a
 /// stride above 1 the result depends on the input's size, which the model must then fix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoldPad;
 
 impl PatternFusion for FoldPad {

@@ -9,6 +9,7 @@ use crate::fusion::rewriter::Rewriter;
 
 /// Merges DEQUANTIZE and QUANTIZE. With equal quantization, both are removed; otherwise, one QUANTIZE converts
 /// directly, which differs by at most one step. QUANTIZE before DEQUANTIZE is not changed, because it loses precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergeQuantize;
 
 impl PatternFusion for MergeQuantize {

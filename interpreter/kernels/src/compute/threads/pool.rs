@@ -1,6 +1,7 @@
 //! A pool of threads that starts work without allocating, as `invoke` requires: thread pool crates allocate if a thread
 //! outside of the pool submits work.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,6 +17,12 @@ pub struct ThreadPool {
     /// Held while tasks run. A second caller runs its tasks on its own thread.
     owner: Mutex<()>,
     workers: Vec<JoinHandle<()>>,
+}
+
+impl fmt::Debug for ThreadPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadPool").field("threads", &self.threads()).finish_non_exhaustive()
+    }
 }
 
 /// State shared with the workers.
