@@ -69,7 +69,7 @@ fn main() -> Result<()> {
     x.iter().zip(y).for_each(|(x, y)| println!("sin({x} + 1) = {y}"));
 
     let op = gpu_sin().map_err(|e| Error::Unsupported(e.to_string()))?;
-    let delegate = match WgpuDelegate::new(WgpuOptions::default().custom_op(op)) {
+    let delegate = match WgpuDelegate::new(WgpuOptions::default().with_custom_op(op)) {
         Ok(delegate) => delegate,
         Err(error) => {
             println!("\nwithout a GPU: {error}");

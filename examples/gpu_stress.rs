@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     let axes = arguments.get(1).map_or("0", String::as_str).split(',');
     let axes = axes.map(|axis| axis.parse().map_err(|e| Error::InvalidInput(format!("axis {axis}: {e}"))));
     let stress = Stress { model, delegate: WgpuDelegate::new(WgpuOptions::default())? };
-    println!("{}: {}", stress.delegate.adapter().backend, stress.delegate.adapter().name);
+    println!("{}: {}", stress.delegate.adapter_info().backend, stress.delegate.adapter_info().name);
     stress.resize(&axes.collect::<Result<Vec<usize>>>()?, number(2, 200)?)?;
     stress.crowd(number(3, 100)?)?;
     stress.come_and_go(number(4, 1000)?)

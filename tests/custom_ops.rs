@@ -451,7 +451,7 @@ fn the_factory_sees_the_node() {
 /// x + 1 and Sin are one partition on the GPU, and accurate far from zero.
 #[test]
 fn a_custom_op_on_the_gpu_does_not_split_the_model() {
-    let options = WgpuOptions::default().custom_op(custom_sin::gpu_sin().unwrap());
+    let options = WgpuOptions::default().with_custom_op(custom_sin::gpu_sin().unwrap());
     let delegate = match WgpuDelegate::new(options) {
         Ok(delegate) => delegate,
         Err(error) => return eprintln!("skipped: {error}"),

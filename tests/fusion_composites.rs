@@ -166,7 +166,7 @@ fn same(a: &[f32], b: &[f32], what: &str) {
 
 #[test]
 fn composites_give_the_same_on_every_device_fused_or_not() {
-    let gpu = match WgpuDelegate::new(WgpuOptions::default().pipeline_cache(PipelineCache::Off)) {
+    let gpu = match WgpuDelegate::new(WgpuOptions::default().with_pipeline_cache(PipelineCache::Off)) {
         Ok(delegate) => Some(delegate),
         Err(error @ WgpuError::NoAdapter) => {
             eprintln!("left out: {error}");

@@ -94,7 +94,7 @@ fn inputs_and_outputs_of_the_application_never_leave_the_device() {
     let mine = make(wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST);
     let data: Vec<u8> = input().iter().flat_map(|x| x.to_le_bytes()).collect();
     queue.write_buffer(&mine, 256, &data);
-    let handle = delegate.buffer(&mine, 256, bytes).unwrap();
+    let handle = delegate.input_buffer(&mine, 256, bytes).unwrap();
     let builder = Interpreter::builder(model()).delegate(delegate.clone());
     let mut interpreter = builder.keep_outputs().build().unwrap();
     interpreter.set_input_buffer(0, Some(handle)).unwrap();
@@ -111,7 +111,7 @@ fn inputs_and_outputs_of_the_application_never_leave_the_device() {
         (&mine, 2, bytes, "multiples of 4"),
         (&mine, 512, bytes, "exceed the buffer of"),
     ] {
-        let error = delegate.buffer(buffer, offset, size).unwrap_err();
+        let error = delegate.input_buffer(buffer, offset, size).unwrap_err();
         assert!(matches!(error, Error::InvalidInput(_)) && error.to_string().contains(text), "{error}");
     }
 }
@@ -129,7 +129,7 @@ fn outputs_go_to_buffers_of_the_application() {
     let both = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
     for (on, cpu_too) in [(&delegate, false), (&other, true)] {
         let mine = make(on, both);
-        let target = on.target_buffer(&mine, 256, bytes).unwrap();
+        let target = on.output_buffer(&mine, 256, bytes).unwrap();
         let mut interpreter = Interpreter::builder(model()).delegate(delegate.clone()).build().unwrap();
         interpreter.set_output_buffer(0, Some(target.clone())).unwrap();
         for sign in [1.0, -2.0] {
@@ -146,11 +146,11 @@ fn outputs_go_to_buffers_of_the_application() {
         }
     }
     let unusable = make(&delegate, wgpu::BufferUsages::COPY_SRC);
-    let error = delegate.target_buffer(&unusable, 0, bytes).unwrap_err().to_string();
+    let error = delegate.output_buffer(&unusable, 0, bytes).unwrap_err().to_string();
     assert!(error.contains("lacks COPY_DST"), "{error}");
     // A write-only buffer is not accepted as an input.
     let only = make(&delegate, wgpu::BufferUsages::COPY_DST);
-    let handle = delegate.target_buffer(&only, 0, bytes).unwrap();
+    let handle = delegate.output_buffer(&only, 0, bytes).unwrap();
     let mut interpreter = Interpreter::builder(model()).delegate(delegate).build().unwrap();
     interpreter.set_input_buffer(0, Some(handle)).unwrap();
     let error = interpreter.invoke().unwrap_err().to_string();

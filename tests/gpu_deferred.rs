@@ -336,7 +336,7 @@ fn nodes_above_the_limit_of_device_memory_run_on_the_cpu() {
     if gpu::delegate().is_none() {
         return;
     }
-    let delegate = gpu::opened(WgpuDelegate::new(WgpuOptions::default().max_gpu_bytes(4096))).unwrap();
+    let delegate = gpu::opened(WgpuDelegate::new(WgpuOptions::default().with_max_gpu_bytes(4096))).unwrap();
     let operands: [(TensorType, &[usize]); 2] = [(Float32, &[8]), (Int32, &[1])];
     let model = one(BuiltinOp::TILE, Params::None, &operands, &[Float32]);
     let data = floats(8);

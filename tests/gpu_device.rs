@@ -17,7 +17,7 @@ use delegraph::interpreter::ResourceLimits;
 use delegraph::{Interpreter, Model, TensorType};
 
 fn options() -> WgpuOptions {
-    WgpuOptions::default().pipeline_cache(PipelineCache::Off)
+    WgpuOptions::default().with_pipeline_cache(PipelineCache::Off)
 }
 
 fn delegate() -> Option<WgpuDelegate> {
@@ -83,7 +83,7 @@ fn interpreters_share_pipelines_and_weights() {
     // A second delegate on the same device.
     let (device, queue) = delegate.device_and_queue();
     let (device, queue) = (device.clone(), queue.clone());
-    let other = WgpuDelegate::with_device(device, queue, delegate.adapter().clone(), options());
+    let other = WgpuDelegate::with_device(device, queue, delegate.adapter_info().clone(), options());
     let mut third = on(&other, convolutions(8, 16, 3));
     delegate.finish_compiling();
     assert_eq!((delegate.compiled_pipelines(), delegate.uploaded_bytes()), (pipelines, bytes));
@@ -208,7 +208,7 @@ fn a_cap_on_memory_means_fewer_claims() {
     let model = || convolutions(16, 16, 6);
     let (mut fewest, mut some) = (usize::MAX, false);
     for most in [u64::MAX, 200_000, 120_000, 60_000, 1000, 0] {
-        let options = options().max_gpu_bytes(most);
+        let options = options().with_max_gpu_bytes(most);
         let Some(delegate) = gpu::opened(WgpuDelegate::new(options)) else { return };
         let mut interpreter = Interpreter::builder(model()).delegate(delegate).build().unwrap();
         check_close(&run(&mut interpreter, 4), &on_the_cpu(model(), 4));

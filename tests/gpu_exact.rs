@@ -37,7 +37,7 @@ const NOT_EXACT: &[(&str, &str)] =
 fn every_quantized_case_has_the_integers_of_the_reference_kernels() {
     let Some(delegate) = gpu::delegate() else { return };
     let make = Arc::new(move || -> delegraph::core::Result<_> { Ok(Box::new(delegate.clone()) as _) });
-    let engine = Engine::new(Backend::delegate("wgpu", make).arithmetic(Arithmetic::Gpu)).untimed();
+    let engine = Engine::new(Backend::delegate("wgpu", make).with_arithmetic(Arithmetic::Gpu)).untimed();
     let (mut wrong, mut exact) = (Vec::new(), 0);
     for case in suite(DEFAULT_SEED) {
         let problem = Problem::of_case(&case, Arithmetic::Gpu).unwrap();

@@ -40,7 +40,7 @@ fn check_result(interpreter: &Interpreter) {
 }
 
 fn options() -> WgpuOptions {
-    WgpuOptions::default().pipeline_cache(PipelineCache::Off)
+    WgpuOptions::default().with_pipeline_cache(PipelineCache::Off)
 }
 
 /// A device of the application.
@@ -87,7 +87,7 @@ fn check_prepare(
 #[test]
 fn without_an_adapter() {
     let adapter = AdapterChoice::named("an adapter that is nowhere");
-    let open = || WgpuDelegate::open_or_report(options().adapter(adapter.clone()));
+    let open = || WgpuDelegate::open_or_report(options().with_adapter(adapter.clone()));
     check_prepare(open, &["no GPU adapter"]);
 }
 

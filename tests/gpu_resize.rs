@@ -22,7 +22,7 @@ use delegraph::delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuOptions};
 use delegraph::{Interpreter, TensorType, load};
 
 fn delegate() -> Option<WgpuDelegate> {
-    gpu::opened(WgpuDelegate::new(WgpuOptions::default().pipeline_cache(PipelineCache::Off)))
+    gpu::opened(WgpuDelegate::new(WgpuOptions::default().with_pipeline_cache(PipelineCache::Off)))
 }
 
 /// Prepares `model` without a resize, then runs it with inputs of `sizes`, each on the GPU and on the CPU.

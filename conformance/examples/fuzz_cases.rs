@@ -134,8 +134,9 @@ fn run_on_wgpu(seed: u64, first: u64, count: u64) -> Result<(), String> {
     let make = Arc::new(move || -> delegraph_core::Result<_> { Ok(Box::new(delegate.clone()) as _) });
     // A mutation may make a loop endless.
     let limits = ResourceLimits::default().with_time(Duration::from_secs(10));
-    let backend = Backend::delegate("wgpu", make).arithmetic(Arithmetic::Gpu);
-    let engine = Engine::new(backend.configured(move |builder| builder.limits(limits.clone()))).untimed();
+    let backend = Backend::delegate("wgpu", make).with_arithmetic(Arithmetic::Gpu);
+    let engine =
+        Engine::new(backend.with_configuration(move |builder| builder.limits(limits.clone()))).untimed();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for index in first..first + count {
         let Some(case) = cases::mutant(seed, index as usize) else { continue };

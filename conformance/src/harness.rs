@@ -106,7 +106,7 @@ impl Suite {
     /// Sets the guarantees of the delegate's arithmetic: IEEE 754, or those of a GPU.
     #[must_use]
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
-        Suite { backend: self.backend.arithmetic(arithmetic), ..self }
+        Suite { backend: self.backend.with_arithmetic(arithmetic), ..self }
     }
 
     /// Selects one case in `n` of each op, including the first, for quick runs. With the environment variable
@@ -131,7 +131,7 @@ impl Suite {
 
     /// Sets the delegate's device, for the expectations.
     #[must_use]
-    pub fn with_device(self, device: impl Into<String>) -> Self {
+    pub fn device(self, device: impl Into<String>) -> Self {
         Suite { backend: self.backend.with_device(device), ..self }
     }
 
@@ -147,11 +147,11 @@ impl Suite {
         }
     }
 
-    /// Returns the tests, for a test file with further tests.
+    /// Returns the tests.
     ///
     /// # Errors
     /// The defect of the expectations.
-    pub fn trials(self) -> std::result::Result<Vec<Trial>, String> {
+    fn trials(self) -> std::result::Result<Vec<Trial>, String> {
         let expectations = match &self.expectations {
             Some(path) => Expectations::read(path)?,
             None => Expectations::default(),

@@ -40,7 +40,7 @@ fn models() -> PathBuf {
 }
 
 fn delegate(precision: Precision) -> WgpuDelegate {
-    WgpuDelegate::new(WgpuOptions::default().precision(precision)).unwrap()
+    WgpuDelegate::new(WgpuOptions::default().with_precision(precision)).unwrap()
 }
 
 /// The outputs for inputs in [0, 1), the same in every run.

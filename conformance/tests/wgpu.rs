@@ -17,10 +17,9 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    let info = delegate.adapter();
+    let info = delegate.adapter_info();
     let device = format!("{}, {}, {} {}", info.name, info.backend, info.driver, info.driver_info);
     // Clones share the device: opening one for each case would dominate the time.
-    let suite =
-        Suite::new(move || delegate.clone()).arithmetic(Arithmetic::Gpu).with_device(device).one_in(24);
+    let suite = Suite::new(move || delegate.clone()).arithmetic(Arithmetic::Gpu).device(device).one_in(24);
     suite.expectations("tests/wgpu.toml").main()
 }

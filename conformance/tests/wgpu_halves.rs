@@ -11,7 +11,7 @@ use delegraph_delegate_wgpu::wgpu::Features;
 use delegraph_delegate_wgpu::{Precision, WgpuDelegate, WgpuOptions};
 
 fn main() -> ExitCode {
-    let delegate = match WgpuDelegate::new(WgpuOptions::default().precision(Precision::F16)) {
+    let delegate = match WgpuDelegate::new(WgpuOptions::default().with_precision(Precision::F16)) {
         Ok(delegate) => delegate,
         Err(e) => {
             eprintln!("left out: {e}");
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         }
     };
     if !delegate.device_and_queue().0.features().contains(Features::SHADER_F16) {
-        eprintln!("left out: {} has no 16-bit floats (SHADER_F16)", delegate.adapter().name);
+        eprintln!("left out: {} has no 16-bit floats (SHADER_F16)", delegate.adapter_info().name);
         return ExitCode::SUCCESS;
     }
     // Clones share the device: opening one for each case would dominate the time.

@@ -51,6 +51,9 @@ impl Clone for RequestedVariants {
 }
 
 impl WgpuDelegate {
+    /// The delegate's name in reports and messages.
+    pub const NAME: &'static str = NAME;
+
     /// Creates a delegate on the adapter that `options` choose. Blocks until the device is open; on the web, and in
     /// applications that must not block, [`WgpuDelegate::new_async`] opens it.
     ///
@@ -67,7 +70,7 @@ impl WgpuDelegate {
     /// # use delegraph_delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
     /// # async fn open() -> Result<(), WgpuError> {
     /// let delegate = WgpuDelegate::new_async(WgpuOptions::default()).await?;
-    /// println!("running on {}", delegate.adapter().name);
+    /// println!("running on {}", delegate.adapter_info().name);
     /// # Ok(())
     /// # }
     /// ```
@@ -254,12 +257,12 @@ impl WgpuDelegate {
     }
 
     /// Returns the reason why the device was lost; `None` if it was not, and for a device that the application opened.
-    pub fn lost(&self) -> Option<String> {
+    pub fn loss_reason(&self) -> Option<String> {
         self.gpu.lost()
     }
 
-    /// Returns the adapter of the device.
-    pub fn adapter(&self) -> &wgpu::AdapterInfo {
+    /// Returns the name, driver and backend of the device's adapter.
+    pub fn adapter_info(&self) -> &wgpu::AdapterInfo {
         &self.info
     }
 }
@@ -272,7 +275,7 @@ impl WgpuDelegate {
     /// # Errors
     /// [`Error::InvalidInput`] if the buffer lacks the usage `COPY_SRC` or is too small, or `offset` or `bytes` is
     /// not a multiple of 4.
-    pub fn buffer(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<BufferHandle> {
+    pub fn input_buffer(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<BufferHandle> {
         GpuBuffer::handle(&self.gpu, buffer, offset, bytes, (wgpu::BufferUsages::COPY_SRC, "COPY_SRC"))
     }
 
@@ -280,8 +283,8 @@ impl WgpuDelegate {
     /// buffer needs the usage `COPY_DST`. A buffer with both usages can also be an input.
     ///
     /// # Errors
-    /// As [`WgpuDelegate::buffer`].
-    pub fn target_buffer(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<BufferHandle> {
+    /// As [`WgpuDelegate::input_buffer`].
+    pub fn output_buffer(&self, buffer: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<BufferHandle> {
         GpuBuffer::handle(&self.gpu, buffer, offset, bytes, (wgpu::BufferUsages::COPY_DST, "COPY_DST"))
     }
 
@@ -417,7 +420,7 @@ mod tests {
             }
         };
         match (opened, WgpuDelegate::new(WgpuOptions::default())) {
-            (Ok(one), Ok(other)) => assert_eq!(one.adapter(), other.adapter()),
+            (Ok(one), Ok(other)) => assert_eq!(one.adapter_info(), other.adapter_info()),
             (Err(WgpuError::NoAdapter), Err(WgpuError::NoAdapter)) => eprintln!("skipped: no adapter"),
             (one, other) => panic!("{:?}, blocking {:?}", one.map(drop), other.map(drop)),
         }

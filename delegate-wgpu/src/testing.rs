@@ -309,7 +309,7 @@ pub(crate) fn support_with(
 fn delegate_with(options: WgpuOptions) -> Option<WgpuDelegate> {
     let delegate = delegate()?;
     let (device, queue) = delegate.device_and_queue();
-    Some(WgpuDelegate::with_device(device.clone(), queue.clone(), delegate.adapter().clone(), options))
+    Some(WgpuDelegate::with_device(device.clone(), queue.clone(), delegate.adapter_info().clone(), options))
 }
 
 #[track_caller]

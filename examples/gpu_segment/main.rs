@@ -69,7 +69,7 @@ fn segment(gpu: &Gpu, model: Model, photo: &RgbaImage) -> Result<RgbaImage> {
 
     // The mask: a buffer that the application's shader reads.
     let mask = gpu.buffer(4 * (mask_height * mask_width) as u64);
-    interpreter.set_output_buffer(0, Some(delegate.target_buffer(&mask, 0, mask.size())?))?;
+    interpreter.set_output_buffer(0, Some(delegate.output_buffer(&mask, 0, mask.size())?))?;
 
     // As for every frame of a video.
     let compositor = Compositor::new(gpu, photo.dimensions());

@@ -154,7 +154,7 @@ mod device {
             if let Some(error) = errors.into_iter().flatten().next() {
                 return Err(Error::delegate("wgpu", format!("a buffer of {bytes} bytes: {error}")));
             }
-            self.0.target_buffer(&buffer, 0, bytes)
+            self.0.output_buffer(&buffer, 0, bytes)
         }
     }
 

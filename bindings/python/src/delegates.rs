@@ -85,13 +85,13 @@ pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> P
     let mut chosen = WgpuOptions::default();
     for (key, value) in options {
         chosen = match key.as_str() {
-            "adapter" => chosen.adapter(AdapterChoice::named(value)),
-            "fusion" if value == "on" || value == "off" => chosen.fusion(value == "on"),
+            "adapter" => chosen.with_adapter(AdapterChoice::named(value)),
+            "fusion" if value == "on" || value == "off" => chosen.with_fusion(value == "on"),
             "max_gpu_bytes" => {
-                let bytes =
-                    value.parse().map_err(|_| PyValueError::new_err("max_gpu_bytes is not a number"))?;
-                chosen.max_gpu_bytes = Some(bytes);
-                chosen
+                let bytes = value.parse::<u64>();
+                chosen.with_max_gpu_bytes(
+                    bytes.map_err(|_| PyValueError::new_err("max_gpu_bytes is not a number"))?,
+                )
             }
             _ => {
                 let text = format!(

@@ -47,7 +47,8 @@ impl GpuOpening {
             let unavailable = |text: String| object("webgpu-unavailable", &text);
             let adapter = instance.request_adapter(&options).await;
             let adapter = adapter.map_err(|e| unavailable(format!("the browser has no adapter: {e}")))?;
-            let options = WgpuOptions::default().pipeline_cache(PipelineCache::Off).trusted_shaders(true);
+            let options =
+                WgpuOptions::default().with_pipeline_cache(PipelineCache::Off).with_trusted_shaders(true);
             WgpuDelegate::on_adapter(&adapter, options).await.map_err(|e| unavailable(Error::from(e).chain()))
         };
         GpuOpening { future: Box::pin(future) }
@@ -81,7 +82,7 @@ impl Gpu {
 
     /// Returns the name of the adapter.
     pub fn adapter(&self) -> String {
-        let info = self.delegate.adapter();
+        let info = self.delegate.adapter_info();
         let parts = [&info.name, &info.driver, &info.driver_info];
         let parts: Vec<&str> =
             parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
@@ -90,7 +91,7 @@ impl Gpu {
 
     /// Returns the reason why the device was lost; `undefined` if it was not.
     pub fn lost(&self) -> Option<String> {
-        self.delegate.lost()
+        self.delegate.loss_reason()
     }
 
     /// Returns the number of shaders compiled so far.
@@ -245,7 +246,7 @@ impl NativeModel {
                 mapped_at_creation: false,
             })
         });
-        let handle = delegate.buffer(&buffer, 0, bytes as u64).map_err(|e| thrown(&e))?;
+        let handle = delegate.input_buffer(&buffer, 0, bytes as u64).map_err(|e| thrown(&e))?;
         let object = buffer.as_webgpu().map_or(JsValue::UNDEFINED, |buffer| buffer.clone().into());
         self.gpu_mut().buffers.insert(i, buffer);
         self.bind(i, Some(handle))?;

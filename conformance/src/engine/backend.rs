@@ -100,7 +100,7 @@ impl Backend {
 
     /// Sets the guarantees of its arithmetic. Defaults to IEEE 754.
     #[must_use]
-    pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
+    pub fn with_arithmetic(self, arithmetic: Arithmetic) -> Self {
         Backend { arithmetic, ..self }
     }
 
@@ -112,7 +112,7 @@ impl Backend {
 
     /// Adds further settings of the interpreter, such as threads and policy.
     #[must_use]
-    pub fn configured(
+    pub fn with_configuration(
         self,
         configure: impl Fn(InterpreterBuilder) -> InterpreterBuilder + Send + Sync + 'static,
     ) -> Self {

@@ -45,6 +45,8 @@ fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
         ("dx12", Backend::Dx12),
         ("webgpu", Backend::BrowserWebGpu),
     ];
+    let precisions =
+        [Precision::F32, Precision::F16, Precision::Auto].map(|precision| (precision.name(), precision));
     let powers = [("high", PowerPreference::HighPerformance), ("low", PowerPreference::LowPower)];
     let mut wanted = WgpuOptions::default();
     wanted.adapter.name = options.get("adapter").map(str::to_owned);
@@ -54,7 +56,7 @@ fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
     wanted.partitions.min_nodes = options.parse("min_nodes")?.unwrap_or(wanted.partitions.min_nodes);
     wanted.max_gpu_bytes = options.parse("max_gpu_bytes")?;
     wanted.fusion = options.choice("fusion", &[("on", true), ("off", false)])?.unwrap_or(wanted.fusion);
-    wanted.precision = options.choice("precision", &Precision::NAMES)?.unwrap_or_default();
+    wanted.precision = options.choice("precision", &precisions)?.unwrap_or_default();
     wanted.trusted_shaders = options.flag("trusted_shaders")?;
     Ok(wanted)
 }

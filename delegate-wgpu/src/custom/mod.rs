@@ -56,7 +56,7 @@ type Plan = dyn Fn(&WgpuNode<'_>) -> Result<WgpuPlan, Rejection> + Send + Sync;
 ///         .workgroups(node.workgroups(shape.elements(), 64)?);
 ///     Ok(WgpuPlan::new([shape.clone()]).dispatch(dispatch))
 /// })?;
-/// let options = WgpuOptions::default().custom_op(op);
+/// let options = WgpuOptions::default().with_custom_op(op);
 /// # Ok::<(), delegraph_delegate_wgpu::WgpuOpError>(())
 /// ```
 ///

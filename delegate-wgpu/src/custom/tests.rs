@@ -74,7 +74,7 @@ fn copy(node: &WgpuNode<'_>) -> WgpuDispatch {
 }
 
 fn options(shader: &str, plan: Plan) -> WgpuOptions {
-    WgpuOptions::default().custom_op(WgpuOp::new("Mine", 2, &[shader], plan).unwrap())
+    WgpuOptions::default().with_custom_op(WgpuOp::new("Mine", 2, &[shader], plan).unwrap())
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>) {
             .dispatch(WgpuDispatch::new(1, [sums], half))
             .dispatch(WgpuDispatch::new(2, [sums], truth).workgroups(count)))
     });
-    let options = WgpuOptions::default().custom_op(op.unwrap());
+    let options = WgpuOptions::default().with_custom_op(op.unwrap());
     let x = T::new(&[2, 4], &[1.0f32, 2.0, 3.0, 4.0, -1.0, -2.0, 0.5, 0.5]);
     let expected = [T::new(&[2], &[5.0f32, -1.0]), T::new(&[2], &[Bool(1), Bool(0)])];
     check_custom_with(options.clone(), Op::custom("Mine"), &[], &[Some(x)], &expected);
@@ -192,7 +192,7 @@ fn an_application_replaces_a_custom_op() {
     let op = WgpuOp::new("Convolution2DTransposeBias", 1, &[COPY], |node| {
         Ok(WgpuPlan::new([node.input(0)?.shape.clone()]).dispatch(copy(node)))
     });
-    let options = WgpuOptions { trusted_shaders: true, ..WgpuOptions::default() }.custom_op(op.unwrap());
+    let options = WgpuOptions { trusted_shaders: true, ..WgpuOptions::default() }.with_custom_op(op.unwrap());
     let (x, expected) = (T::new(&[3], &[1.0f32, 2.0, 3.0]), T::new(&[3], &[2.0f32, 4.0, 6.0]));
     check_custom_with(options, Op::custom("Convolution2DTransposeBias"), &[], &[Some(x)], &[expected]);
 }

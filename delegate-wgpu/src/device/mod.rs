@@ -18,7 +18,7 @@ pub(crate) use shared::SharedDevice;
 pub(crate) use timer::Timer;
 
 /// The delegate's name in reports and messages.
-pub const NAME: &str = "wgpu";
+pub(crate) const NAME: &str = "wgpu";
 
 /// Returns an error of this delegate.
 pub(crate) fn failed(message: impl Into<String>) -> Error {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use delegraph_delegate_api::PartitionOptions;
 
@@ -28,14 +29,14 @@ impl AdapterChoice {
 
     /// Sets the graphics API through which the adapter is accessed.
     #[must_use]
-    pub fn backend(mut self, backend: wgpu::Backend) -> Self {
+    pub fn with_backend(mut self, backend: wgpu::Backend) -> Self {
         self.backend = Some(backend);
         self
     }
 
     /// Sets the order of preference among matching adapters.
     #[must_use]
-    pub fn power(mut self, power: wgpu::PowerPreference) -> Self {
+    pub fn with_power(mut self, power: wgpu::PowerPreference) -> Self {
         self.power = power;
         self
     }
@@ -81,10 +82,37 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// The names of all formats, as in `wgpu?precision=NAME`.
-    pub const NAMES: [(&'static str, Precision); 3] =
-        [("f32", Precision::F32), ("f16", Precision::F16), ("auto", Precision::Auto)];
+    const ALL: &'static [Precision] = &[Precision::F32, Precision::F16, Precision::Auto];
+
+    /// Returns the name of the format, as in `wgpu?precision=NAME`: `f32`, `f16` or `auto`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::F16 => "f16",
+            Precision::Auto => "auto",
+        }
+    }
 }
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Precision {
+    type Err = UnknownPrecision;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPrecision> {
+        let found = Precision::ALL.iter().copied().find(|precision| precision.name() == name);
+        found.ok_or_else(|| UnknownPrecision(name.into()))
+    }
+}
+
+/// The error for a name that no [`Precision`] has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a precision; the precisions are f32, f16 and auto")]
+pub struct UnknownPrecision(String);
 
 /// The place where compiled shaders are stored between processes, on backends that support it (Vulkan). A file that
 /// cannot be read or written is reported by a warning and has no other effect.
@@ -107,9 +135,9 @@ pub enum PipelineCache {
 /// use delegraph_delegate_wgpu::{AdapterChoice, PipelineCache, WgpuOptions};
 ///
 /// let options = WgpuOptions::default()
-///     .adapter(AdapterChoice::named("llvmpipe"))
-///     .max_gpu_bytes(256 << 20)
-///     .pipeline_cache(PipelineCache::Off);
+///     .with_adapter(AdapterChoice::named("llvmpipe"))
+///     .with_max_gpu_bytes(256 << 20)
+///     .with_pipeline_cache(PipelineCache::Off);
 /// # assert_eq!(options.max_gpu_bytes, Some(256 << 20));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -142,63 +170,63 @@ pub struct WgpuOptions {
 impl WgpuOptions {
     /// Sets the adapter to run on.
     #[must_use]
-    pub fn adapter(mut self, adapter: AdapterChoice) -> Self {
+    pub fn with_adapter(mut self, adapter: AdapterChoice) -> Self {
         self.adapter = adapter;
         self
     }
 
     /// Sets the format in which values are stored on the device.
     #[must_use]
-    pub fn precision(mut self, precision: Precision) -> Self {
+    pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self
     }
 
     /// Sets the limits on delegated partitions.
     #[must_use]
-    pub fn partitions(mut self, partitions: PartitionOptions) -> Self {
+    pub fn with_partitions(mut self, partitions: PartitionOptions) -> Self {
         self.partitions = partitions;
         self
     }
 
     /// Sets whether shaders are compiled without runtime checks.
     #[must_use]
-    pub fn trusted_shaders(mut self, trusted: bool) -> Self {
+    pub fn with_trusted_shaders(mut self, trusted: bool) -> Self {
         self.trusted_shaders = trusted;
         self
     }
 
     /// Sets the place where compiled shaders are stored.
     #[must_use]
-    pub fn pipeline_cache(mut self, cache: PipelineCache) -> Self {
+    pub fn with_pipeline_cache(mut self, cache: PipelineCache) -> Self {
         self.pipeline_cache = cache;
         self
     }
 
-    /// Sets the largest number of bytes of device memory.
+    /// Sets the largest number of bytes of device memory; `None` removes the limit.
     #[must_use]
-    pub fn max_gpu_bytes(mut self, bytes: u64) -> Self {
-        self.max_gpu_bytes = Some(bytes);
+    pub fn with_max_gpu_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.max_gpu_bytes = bytes.into();
         self
     }
 
     /// Sets whether nodes are merged into fewer dispatches.
     #[must_use]
-    pub fn fusion(mut self, fusion: bool) -> Self {
+    pub fn with_fusion(mut self, fusion: bool) -> Self {
         self.fusion = fusion;
         self
     }
 
     /// Sets whether each dispatch is measured.
     #[must_use]
-    pub fn profile(mut self, profile: bool) -> Self {
+    pub fn with_profile(mut self, profile: bool) -> Self {
         self.profile = profile;
         self
     }
 
     /// Adds a custom op.
     #[must_use]
-    pub fn custom_op(mut self, op: WgpuOp) -> Self {
+    pub fn with_custom_op(mut self, op: WgpuOp) -> Self {
         self.custom_ops.push(op);
         self
     }
@@ -233,5 +261,14 @@ mod tests {
         check(AdapterChoice::named("LLVMpipe"), true);
         check(AdapterChoice::named("Radeon"), false);
         check(AdapterChoice { backend: Some(wgpu::Backend::Metal), ..Default::default() }, false);
+    }
+
+    #[test]
+    fn precisions_are_parsed_from_their_names() {
+        for precision in Precision::ALL {
+            assert_eq!(precision.name().parse(), Ok(*precision));
+        }
+        let error = "f64".parse::<Precision>().unwrap_err().to_string();
+        assert!(Precision::ALL.iter().all(|precision| error.contains(precision.name())), "{error}");
     }
 }

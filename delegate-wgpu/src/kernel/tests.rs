@@ -27,7 +27,7 @@ fn a_kernel_without_its_buffer_is_an_error() {
 fn out_of_memory_names_the_node() {
     let Some(delegate) = delegate() else { return };
     let (device, queue) = delegate.device_and_queue();
-    let (device, queue, info) = (device.clone(), queue.clone(), delegate.adapter().clone());
+    let (device, queue, info) = (device.clone(), queue.clone(), delegate.adapter_info().clone());
     let delegate = crate::WgpuDelegate::with_device(device, queue, info, Default::default());
     delegate.gpu().full.store(true, Ordering::Relaxed);
     let error = run_altered(&delegate, |_| {}).unwrap_err().to_string();

@@ -49,7 +49,7 @@ fn demo() -> Result<()> {
     let mut backends = vec![Backend::Cpu(threads)];
     match WgpuDelegate::new(WgpuOptions::default()) {
         Ok(delegate) => {
-            let info = delegate.adapter();
+            let info = delegate.adapter_info();
             println!("GPU  {} ({}, {:?}, {})", info.name, info.backend, info.device_type, info.driver_info);
             backends.insert(0, Backend::Gpu);
         }

@@ -316,7 +316,7 @@ impl Engine {
         let resolver = self.kernels.resolver(reference)?;
         let (threads, policy) = (self.threads, self.policy.into());
         let strict = self.strict_versions;
-        Ok(backend.configured(move |builder| {
+        Ok(backend.with_configuration(move |builder| {
             let builder = builder.threads(threads).policy(policy).resolver(resolver.clone());
             if strict { builder.strict_versions() } else { builder }
         }))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use delegraph::Delegate;
 #[cfg(feature = "wgpu")]
-use delegraph::delegate_wgpu::{AdapterChoice, Precision, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph_conformance::engine::MakeDelegate;
 
 #[cfg(feature = "wgpu")]
@@ -81,11 +81,13 @@ impl WgpuChoice {
     /// Creates the delegate; with `profile`, it measures each of its kernels.
     fn open(&self, profile: bool) -> Result<WgpuDelegate, Failure> {
         let adapter = self.adapter.as_ref().map_or_else(AdapterChoice::default, AdapterChoice::named);
-        let mut options = WgpuOptions::default().adapter(adapter).fusion(!self.unfused).profile(profile);
-        if let Some((_, precision)) = Precision::NAMES.iter().find(|(name, _)| self.precision == Some(name)) {
-            options = options.precision(*precision);
-        }
-        options.max_gpu_bytes = self.max_gpu_bytes.or_else(budgets::max_memory);
+        let precision = self.precision.and_then(|name| name.parse().ok()).unwrap_or_default();
+        let options = WgpuOptions::default()
+            .with_adapter(adapter)
+            .with_fusion(!self.unfused)
+            .with_profile(profile)
+            .with_precision(precision)
+            .with_max_gpu_bytes(self.max_gpu_bytes.or_else(budgets::max_memory));
         WgpuDelegate::new(options).map_err(|error| match error {
             WgpuError::NoAdapter | WgpuError::NoMatch { .. } => {
                 Failure::new(Exit::Unsupported, format!("delegate wgpu: {error}"))
@@ -103,7 +105,7 @@ impl WgpuChoice {
     /// Creates delegates on one device, and returns the device's name.
     pub(super) fn maker(&self) -> Result<(MakeDelegate, String), Failure> {
         let delegate = self.open(false)?;
-        let info = delegate.adapter();
+        let info = delegate.adapter_info();
         let parts =
             [info.name.clone(), info.backend.to_string(), info.driver.clone(), info.driver_info.clone()];
         let known = parts.into_iter().filter(|part| !part.is_empty());

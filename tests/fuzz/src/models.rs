@@ -55,7 +55,8 @@ pub fn delegate() -> Option<delegraph_delegate_wgpu::WgpuDelegate> {
     use std::sync::OnceLock;
 
     static DELEGATE: OnceLock<Option<WgpuDelegate>> = OnceLock::new();
-    let options = || WgpuOptions::default().pipeline_cache(PipelineCache::Off).max_gpu_bytes(MEMORY as u64);
+    let options =
+        || WgpuOptions::default().with_pipeline_cache(PipelineCache::Off).with_max_gpu_bytes(MEMORY as u64);
     DELEGATE.get_or_init(|| WgpuDelegate::new(options()).ok()).clone()
 }
 
