@@ -66,7 +66,7 @@ impl Line {
             |text: &Option<String>| text.as_deref().map(Regex::new).transpose().map_err(|e| e.to_string());
         let named = |name: &String| {
             Outcome::named(name).filter(|o| !o.is_fine()).ok_or_else(|| {
-                let bad = Outcome::ALL.into_iter().filter(|o| !o.is_fine()).map(Outcome::name);
+                let bad = Outcome::ALL.iter().copied().filter(|o| !o.is_fine()).map(Outcome::name);
                 format!(
                     "\"{name}\" is not an outcome of a failure; the outcomes are {}",
                     bad.collect::<Vec<_>>().join(", ")

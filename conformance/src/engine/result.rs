@@ -27,7 +27,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in the order of reports.
-    pub const ALL: [Outcome; 8] = [
+    pub const ALL: &'static [Outcome] = &[
         Outcome::Pass,
         Outcome::Mismatch,
         Outcome::Violation,
@@ -54,7 +54,7 @@ impl Outcome {
 
     /// Returns the outcome with this name.
     pub fn named(name: &str) -> Option<Self> {
-        Outcome::ALL.into_iter().find(|o| o.name() == name)
+        Outcome::ALL.iter().copied().find(|o| o.name() == name)
     }
 
     /// Returns whether the outcome is neither wrong nor a failure.
@@ -305,7 +305,7 @@ mod tests {
         });
         let text = serde_json::to_string(&result).unwrap();
         assert_eq!(serde_json::from_str::<CaseResult>(&text).unwrap(), result, "{text}");
-        for outcome in Outcome::ALL {
+        for &outcome in Outcome::ALL {
             assert_eq!(Outcome::named(outcome.name()), Some(outcome));
             assert_eq!(serde_json::to_string(&outcome).unwrap(), format!("\"{}\"", outcome.name()));
         }

@@ -13,7 +13,7 @@ pub(crate) fn sample() -> Report {
         errors.first = Some(Bad { index: vec![1, 2], got: 1.5, expected: f64::NAN });
         Some(errors)
     };
-    for (i, outcome) in Outcome::ALL.into_iter().enumerate() {
+    for (i, outcome) in Outcome::ALL.iter().copied().enumerate() {
         for version in 1..=2 {
             let op = ["ADD", "CONV_2D", "<b>EVIL</b>", "MUL"][i % 4];
             let ty = ["float32", "int8", "int64"][i % 3];

@@ -132,7 +132,7 @@ fn stack(page: &mut String, report: &Report) {
         Outcome::Crash => "#5b0f0b",
         Outcome::Timeout => "#6d4aff",
     };
-    let there = || Outcome::ALL.into_iter().filter(|o| report.of(*o) > 0);
+    let there = || Outcome::ALL.iter().copied().filter(|o| report.of(*o) > 0);
     page.push_str("<section>\n<div class=\"stack\" role=\"img\" aria-label=\"outcomes\">");
     for outcome in there() {
         let share = report.of(outcome) as f64 * 100.0 / report.total.max(1) as f64;
