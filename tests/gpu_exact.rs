@@ -25,7 +25,7 @@ use delegraph::{Interpreter, Model, ReferenceOpResolver, TensorType};
 use delegraph_conformance::cases::{DEFAULT_SEED, suite};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::engine::{Backend, Outcome, Problem};
-use delegraph_conformance::runner::Engine;
+use delegraph_conformance::runner::{ContractChecks, Engine};
 use delegraph_conformance::seeded::SplitMix64;
 
 /// Ops whose results may differ by one quantization step, and why.
@@ -53,7 +53,7 @@ fn every_quantized_case_has_the_integers_of_the_reference_kernels() {
         if !quantized || floats || excepted || !problem.undemanded.is_empty() {
             continue;
         }
-        let result = engine.run(&problem, false);
+        let result = engine.run(&problem, ContractChecks::Skip);
         match &result.errors {
             _ if result.claimed == 0 => {}
             Some(errors) if errors.off > 0 => wrong.push(format!(

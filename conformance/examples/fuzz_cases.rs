@@ -20,7 +20,7 @@ use delegraph_conformance::cases::{self, Case, Chain, Expected};
 use delegraph_conformance::compare::{Arithmetic, Deviation};
 use delegraph_conformance::engine::{Backend, Outcome, Problem};
 use delegraph_conformance::npy;
-use delegraph_conformance::runner::Engine;
+use delegraph_conformance::runner::{ContractChecks, Engine};
 use delegraph_core::{Model, Node, Tensor, TensorId};
 use delegraph_delegate_wgpu::{WgpuDelegate, WgpuOptions};
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver, ResourceLimits};
@@ -115,7 +115,7 @@ fn check_all(root: &Path, seed: u64) -> Result<(), String> {
     let expected = Expected::read(root)?;
     let mut out = std::io::stdout();
     for (name, entry) in &expected.entries {
-        let cases::Outcome::Ran(wanted) = &entry.outcome else { continue };
+        let cases::Recorded::Ran(wanted) = &entry.outcome else { continue };
         let index = name.split(['_', '/']).nth(2).and_then(|i| i.parse().ok()).ok_or("not a mutant")?;
         let drawn = drawn(seed, index).ok_or("not a mutant of this seed")?;
         writeln!(out, "> {name}").map_err(|e| e.to_string())?;
@@ -141,7 +141,7 @@ fn run_on_wgpu(seed: u64, first: u64, count: u64) -> Result<(), String> {
     for index in first..first + count {
         let Some(case) = cases::mutant(seed, index as usize) else { continue };
         let Ok(problem) = Problem::of_case(&case, Arithmetic::Gpu) else { continue };
-        let mut result = engine.run(&problem, false);
+        let mut result = engine.run(&problem, ContractChecks::Skip);
         // Nodes with constant inputs run while preparing: the delegate does not cause the error.
         if result.outcome == Outcome::Error
             && case.run((*problem.model).clone(), ReferenceOpResolver::new()).is_err()

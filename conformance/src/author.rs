@@ -64,7 +64,7 @@ use crate::seeded::{SplitMix64, fill};
 /// # Errors
 /// The error of preparing the model; [`Error::Delegate`] if the delegate fails or panics.
 pub fn claims_of(model: &Model, delegate: impl Delegate + 'static) -> Result<Claims> {
-    Trial::new(model).claims_of(delegate)
+    DelegateTrial::new(model).claims_of(delegate)
 }
 
 /// Runs `model` with a delegate and on the reference kernels, with the same inputs generated from `seed`, and compares
@@ -74,12 +74,12 @@ pub fn claims_of(model: &Model, delegate: impl Delegate + 'static) -> Result<Cla
 /// # Errors
 /// The difference, or the reason why there is no comparison: the delegate fails, or claims no node.
 pub fn agree(model: &Model, delegate: impl Delegate + 'static, seed: u64) -> Result<Agreement, Disagreement> {
-    Trial::new(model).seed(seed).agree(delegate)
+    DelegateTrial::new(model).seed(seed).agree(delegate)
 }
 
 /// Settings for offering and running a model; [`claims_of`] and [`agree`] use the defaults.
 #[derive(Clone)]
-pub struct Trial {
+pub struct DelegateTrial {
     model: Arc<Model>,
     resolver: MutableOpResolver,
     limits: PartitionOptions,
@@ -89,10 +89,10 @@ pub struct Trial {
     threads: usize,
 }
 
-impl Trial {
+impl DelegateTrial {
     /// Creates a trial with seed 0, three runs, one thread and the shapes of the model.
     pub fn new(model: &Model) -> Self {
-        Trial {
+        DelegateTrial {
             model: Arc::new(model.clone()),
             resolver: MutableOpResolver::extending(ReferenceOpResolver::new()),
             limits: PartitionOptions::default(),

@@ -5,7 +5,7 @@ use delegraph_core::TensorType;
 mod check;
 mod deviation;
 
-pub use check::{Arithmetic, Check, Difference, Element, Histogram, Kind, Value};
+pub use check::{Arithmetic, Check, ComputationKind, Difference, ElementDifference, Histogram, Value};
 pub use deviation::Deviation;
 
 /// The allowed difference of an output.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Answers, CaseResult, Feed, GivenTolerance, Outcome, Problem, Step};
 use crate::npy::{self, Array};
-use crate::runner::{Engine, answer};
+use crate::runner::{ContractChecks, Engine, answer};
 
 /// `case.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub fn find(root: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 /// Runs the case in `folder`; the result is named `name`.
 pub fn run(folder: &Path, name: &str, engine: &Engine) -> CaseResult {
-    engine.run_made(name, || load(folder, name), false)
+    engine.run_made(name, || load(folder, name), ContractChecks::Skip)
 }
 
 /// Reads the case in `folder`.

@@ -23,6 +23,15 @@ use serde::Deserialize;
 
 use crate::engine::{CaseResult, Outcome};
 
+/// The cases that results are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coverage {
+    /// All cases ran. Lines that apply to none of them are reported.
+    Complete,
+    /// Some cases ran. Unused lines are not reported.
+    Partial,
+}
+
 /// The contents of a file of expectations.
 #[derive(Debug, Default)]
 pub struct Expectations {
@@ -138,9 +147,9 @@ impl Expectations {
         Ok(Expectations { known: lines("known", file.known)?, must: lines("must", file.must)? })
     }
 
-    /// Marks known failures, and returns differences from the expectations. With `whole`, all cases ran, and unused
-    /// lines are reported.
-    pub fn apply(&self, results: &mut [CaseResult], device: &str, whole: bool) -> Vec<String> {
+    /// Marks known failures, and returns differences from the expectations.
+    pub fn apply(&self, results: &mut [CaseResult], device: &str, coverage: Coverage) -> Vec<String> {
+        let whole = coverage == Coverage::Complete;
         let mut problems = Vec::new();
         let known: Vec<&Line> = self.known.iter().filter(|line| line.holds_on(device)).collect();
         let mut used = vec![false; known.len()];
@@ -200,7 +209,9 @@ mod tests {
     fn expectations_hold_or_not() {
         let check = |text: &str, whole: bool, known: &[usize], expected: &[&str]| {
             let mut results = results();
-            let problems = Expectations::parse(text).unwrap().apply(&mut results, "llvmpipe, Mesa 22", whole);
+            let coverage = if whole { Coverage::Complete } else { Coverage::Partial };
+            let expectations = Expectations::parse(text).unwrap();
+            let problems = expectations.apply(&mut results, "llvmpipe, Mesa 22", coverage);
             let found: Vec<usize> = (0..results.len()).filter(|&i| results[i].known.is_some()).collect();
             assert_eq!(found, known, "{text}");
             assert_eq!(problems.len(), expected.len(), "{text}: {problems:?}");

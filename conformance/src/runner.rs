@@ -11,9 +11,18 @@ use delegraph_interpreter::Interpreter;
 
 use crate::compare::shown;
 use crate::contract;
-use crate::engine::{Answers, Backend, CaseResult, Check, Kernels, Outcome, Problem, Step};
+use crate::engine::{Answers, Backend, CaseResult, ContractCheck, Kernels, Outcome, Problem, Step};
 use crate::engine::{describe, failed, feed, invalid, judge, outputs, panic_text, prepare, ran};
 use crate::output::Output;
+
+/// Whether a run also checks the delegate's contract: see [`crate::contract`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContractChecks {
+    /// Outputs are compared, and nothing else is checked.
+    Skip,
+    /// The contract is checked after the outputs are compared.
+    Run,
+}
 
 /// Runs problems on a backend.
 #[derive(Debug, Clone)]
@@ -37,8 +46,8 @@ impl Engine {
         Engine { time_cpu: false, ..self }
     }
 
-    /// Runs a problem. With `checks`, also checks the contract. A panic is reported as a result.
-    pub fn run(&self, problem: &Problem, checks: bool) -> CaseResult {
+    /// Runs a problem. A panic is reported as a result.
+    pub fn run(&self, problem: &Problem, checks: ContractChecks) -> CaseResult {
         self.run_made(&problem.name, || Ok(problem), checks)
     }
 
@@ -48,7 +57,7 @@ impl Engine {
         &self,
         name: &str,
         make: impl FnOnce() -> Result<P, (Outcome, String)>,
-        checks: bool,
+        checks: ContractChecks,
     ) -> CaseResult {
         let mut result = CaseResult::new(name, Outcome::Pass, "");
         let start = Instant::now();
@@ -64,7 +73,9 @@ impl Engine {
         drop(shared);
         let mut ended =
             run.unwrap_or_else(|panic| Err((Outcome::Error, format!("panic: {}", panic_text(&*panic)))));
-        if let (Ok(()), Ok(problem), true) = (&ended, &made, checks && result.claimed > 0) {
+        if let (Ok(()), Ok(problem), true) =
+            (&ended, &made, checks == ContractChecks::Run && result.claimed > 0)
+        {
             contract::check_memory(&self.backend, problem.borrow(), &mut result);
             ended = self.violations(&mut result);
         }
@@ -78,7 +89,7 @@ impl Engine {
     fn run_into(
         &self,
         problem: &Problem,
-        checks: bool,
+        checks: ContractChecks,
         result: &mut CaseResult,
     ) -> Result<(), (Outcome, String)> {
         let delegate = self.backend.make().map_err(failed)?;
@@ -97,7 +108,7 @@ impl Engine {
         }
         let own = !matches!(problem.answers, Answers::Given(_));
         if tests_delegate && own && result.claimed == 0 {
-            if checks {
+            if checks == ContractChecks::Run {
                 contract::check_unclaimed(&self.backend, problem, result);
             }
             let reason = result.reasons.first().cloned().unwrap_or_else(|| "no node is left to run".into());
@@ -141,7 +152,7 @@ impl Engine {
         // The reference kernels read the same model, so that a comparison would not detect the change.
         if tests_delegate && problem.model.bytes() != before {
             let problem = "a constant of the model has changed".into();
-            result.checks.push(Check { name: "inputs".into(), problem });
+            result.checks.push(ContractCheck { name: "inputs".into(), problem });
             return self.violations(result);
         }
         let mut compared = Ok(());
@@ -160,7 +171,7 @@ impl Engine {
             return Err((Outcome::Unsupported, text));
         }
         compared?;
-        if checks && tests_delegate && problem.undemanded.is_empty() {
+        if checks == ContractChecks::Run && tests_delegate && problem.undemanded.is_empty() {
             contract::check(&self.backend, problem, &got, result);
         }
         if self.time_cpu && tests_delegate && own {

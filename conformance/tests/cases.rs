@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use delegraph_conformance::cases::{self, Case, Expected, Outcome, Verdict};
+use delegraph_conformance::cases::{self, Case, Expected, Recorded, Verdict};
 use delegraph_core::ops::DEFS;
 use delegraph_core::{BuiltinOp, Model, Op, OpResolver, TensorType};
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
@@ -120,10 +120,10 @@ fn check(case: &Case, resolver: &str, expected: &Expected) -> Result<(), String>
     };
     match (&case.verdict, &entry.outcome) {
         (Verdict::NotCompared(_), _) => Ok(()),
-        (_, Outcome::Refused(why) | Outcome::Crashed(why) | Outcome::Varies(why)) => {
+        (_, Recorded::Refused(why) | Recorded::Crashed(why) | Recorded::Varies(why)) => {
             Err(format!("LiteRT does not run it ({why}), and the case does not declare that"))
         }
-        (verdict, Outcome::Ran(wanted)) => {
+        (verdict, Recorded::Ran(wanted)) => {
             let outputs = outputs?;
             if outputs.len() != wanted.len() {
                 return Err(format!("{} outputs, expected {}", outputs.len(), wanted.len()));
@@ -144,7 +144,7 @@ fn every_version(cases: &[Case], expected: &Expected) -> Result<(), Failed> {
         let ran = |c: &&Case| {
             let entry = expected.entries.get(&c.name);
             c.op == def.op
-                && (entry.is_some_and(|e| matches!(e.outcome, Outcome::Ran(_)))
+                && (entry.is_some_and(|e| matches!(e.outcome, Recorded::Ran(_)))
                     || c.verdict != Verdict::LiteRt)
         };
         let have: BTreeSet<u32> = cases

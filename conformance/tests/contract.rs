@@ -10,7 +10,7 @@ use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::contract::CHECKS;
 use delegraph_conformance::engine::{Backend, CaseResult, Outcome, Problem};
-use delegraph_conformance::runner::Engine;
+use delegraph_conformance::runner::{ContractChecks, Engine};
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::{BuiltinOp, Error, Result, TensorType};
@@ -295,7 +295,7 @@ fn run_on(backend: Backend, case: &str) -> CaseResult {
     let case =
         CASES.get_or_init(|| cases::suite(cases::DEFAULT_SEED)).iter().find(|c| c.name == case).unwrap();
     let make = || Problem::of_case(case, Arithmetic::Ieee).map_err(|e| (Outcome::Invalid, e));
-    let result = Engine::new(backend).run_made(&case.name, make, true);
+    let result = Engine::new(backend).run_made(&case.name, make, ContractChecks::Run);
     assert_eq!(result.case, case.name);
     result
 }

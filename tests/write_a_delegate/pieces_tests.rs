@@ -1,6 +1,6 @@
 //! Tests of the topics.
 
-use delegraph_conformance::author::{Trial, agree, claims_of};
+use delegraph_conformance::author::{DelegateTrial, agree, claims_of};
 use delegraph_core::ops::Params;
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::ops::cast::CastParams;
@@ -127,7 +127,7 @@ fn data_stay_on_the_device() {
     let delegate = || Simple(Small::new(BuiltinOp::NEG, 1, |_, _| Ok(Box::<Negate>::default())));
     let only = |nodes| PartitionOptions::default().with_nodes(nodes);
     for nodes in [0..1, 1..2] {
-        Trial::new(&model).limits(only(nodes)).agree(delegate()).unwrap();
+        DelegateTrial::new(&model).limits(only(nodes)).agree(delegate()).unwrap();
     }
     // Two delegates with a node each: the second takes the first one's buffer.
     let builder = Interpreter::builder(model).keep_outputs();

@@ -1,4 +1,4 @@
-use delegraph_conformance::author::{Trial, agree, claims_of};
+use delegraph_conformance::author::{DelegateTrial, agree, claims_of};
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{Activation, Params};
 use delegraph_core::{BuiltinOp, Model, ModelBuilder, Quantization, SubgraphBuilder, TensorType};
@@ -43,7 +43,7 @@ fn layers_are_right() {
         agree(&layers(), Simple(DenseDelegate::new()), seed).unwrap();
     }
     // Another batch: the delegate is asked again, and creates a new kernel.
-    Trial::new(&layers()).resize(0, &[5, 3]).threads(2).agree(Simple(DenseDelegate::new())).unwrap();
+    DelegateTrial::new(&layers()).resize(0, &[5, 3]).threads(2).agree(Simple(DenseDelegate::new())).unwrap();
 }
 
 #[test]

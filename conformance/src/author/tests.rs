@@ -115,7 +115,7 @@ fn a_delegate_that_fails_is_an_error() {
 fn a_right_delegate_agrees() {
     let agreement = agree(&model(), relu(1.0), 0).unwrap();
     assert_eq!(agreement, Agreement { nodes: 1, partitions: 1, max_abs: 0.0 });
-    Trial::new(&model()).resize(0, &[5, 3]).threads(2).runs(1).agree(relu(1.0)).unwrap();
+    DelegateTrial::new(&model()).resize(0, &[5, 3]).threads(2).runs(1).agree(relu(1.0)).unwrap();
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_wrong_delegate_disagrees() {
 
 #[test]
 fn comparing_nothing_is_an_error() {
-    let rank_3 = Trial::new(&model()).resize(0, &[1, 2, 2]);
+    let rank_3 = DelegateTrial::new(&model()).resize(0, &[1, 2, 2]);
     rank_3.claims_of(relu(1.0)).unwrap().assert_rejects(0, "UnsupportedParam");
     let text = rank_3.agree(relu(1.0)).unwrap_err().to_string();
     assert!(text.starts_with("the delegate claims nothing, so nothing is compared\n"), "{text}");
@@ -139,7 +139,11 @@ fn comparing_nothing_is_an_error() {
 #[test]
 fn limits_hold() {
     let limits = PartitionOptions::default().with_min_nodes(2);
-    Trial::new(&model()).limits(limits).claims_of(relu(1.0)).unwrap().assert_rejects(0, "PartitionTooSmall");
+    DelegateTrial::new(&model())
+        .limits(limits)
+        .claims_of(relu(1.0))
+        .unwrap()
+        .assert_rejects(0, "PartitionTooSmall");
 }
 
 #[test]

@@ -416,7 +416,7 @@ fn is_wrong_in_litert(case: &Case) -> bool {
 /// Returns whether the result of a node's model may differ from LiteRT's.
 fn computes(model: &Model) -> bool {
     let computing = |graph: &delegraph_core::Subgraph| {
-        graph.nodes().iter().any(|node| kind_of(node, graph).0 > compare::Kind::Exact)
+        graph.nodes().iter().any(|node| kind_of(node, graph).0 > compare::ComputationKind::Exact)
     };
     model.subgraphs().iter().any(computing)
 }

@@ -11,7 +11,7 @@ use crate::compare::{Deviation, Tolerance, numbers};
 
 /// The outcome of one case in LiteRT.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum Recorded {
     /// Every output of every step.
     Ran(Vec<Computed>),
     /// LiteRT rejected the model, with this message.
@@ -28,7 +28,7 @@ pub struct Entry {
     /// The fingerprint of the case that ran.
     pub fingerprint: u64,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: Recorded,
 }
 
 /// All recorded results.
@@ -116,15 +116,15 @@ fn entry(line: &str, outputs: &[u8]) -> Result<(String, Entry), String> {
     };
     let fingerprint = u64::from_str_radix(fingerprint, 16).map_err(|e| e.to_string())?;
     let outcome = match what {
-        "ran" => Outcome::Ran(
+        "ran" => Recorded::Ran(
             rest.split(';')
                 .filter(|piece| !piece.is_empty())
                 .map(|piece| output(piece, outputs).ok_or_else(|| format!("\"{piece}\" is not an output")))
                 .collect::<Result<_, _>>()?,
         ),
-        "refused" => Outcome::Refused(rest.into()),
-        "crashed" => Outcome::Crashed(rest.into()),
-        "varies" => Outcome::Varies(rest.into()),
+        "refused" => Recorded::Refused(rest.into()),
+        "crashed" => Recorded::Crashed(rest.into()),
+        "varies" => Recorded::Varies(rest.into()),
         other => return Err(format!("\"{other}\" is not an outcome")),
     };
     Ok((name.into(), Entry { fingerprint, outcome }))

@@ -28,7 +28,7 @@ mod versions;
 
 pub use case::{Case, Computed, Output, Verdict};
 pub use chain::Chain;
-pub use expected::{Entry, Expected, Outcome};
+pub use expected::{Entry, Expected, Recorded};
 pub use mutant::mutant;
 pub use operand::{Kind, Operand};
 pub use probe::probes;

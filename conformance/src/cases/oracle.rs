@@ -4,18 +4,19 @@ use delegraph_core::graph::cost;
 use delegraph_core::{BuiltinOp as Op, Model, Node, Params, Quantization, Subgraph, Tensor, TensorType};
 
 use super::{Case, Operand};
-use crate::compare::{Arithmetic, Check, Kind, Value, numbers};
+use crate::compare::{Arithmetic, Check, ComputationKind, Value, numbers};
 
 impl Case {
     /// Returns the required precision of the outputs of `model`, the case's model, in each step.
     pub fn check(&self, model: &Model, arithmetic: Arithmetic) -> Check {
-        let mut check = Check { terms: 0, functions: 0, steps: 0, ..Check::new(Kind::Movement, arithmetic) };
+        let mut check =
+            Check { terms: 0, functions: 0, steps: 0, ..Check::new(ComputationKind::Movement, arithmetic) };
         let mut computing = 0;
         for graph in model.subgraphs() {
             for node in graph.nodes() {
                 let (kind, functions) = kind_of(node, graph);
                 check.kind = check.kind.max(kind);
-                if kind < Kind::Arithmetic {
+                if kind < ComputationKind::Arithmetic {
                     continue;
                 }
                 computing += 1;
@@ -31,7 +32,7 @@ impl Case {
         }
         // Errors of several operations accumulate, and cancel like the terms of a sum.
         if computing > 1 || (check.functions > 0 && check.terms > 1) {
-            check.kind = check.kind.max(Kind::Accumulating);
+            check.kind = check.kind.max(ComputationKind::Accumulating);
         }
         check.terms = check.terms.saturating_mul(self.steps as u64).max(1);
         check.functions = check.functions.saturating_mul(self.steps as u32);
@@ -162,10 +163,10 @@ fn terms(node: &Node, graph: &Subgraph) -> u64 {
 }
 
 /// Returns the kind of a node's arithmetic, and the number of functions in it.
-pub(super) fn kind_of(node: &Node, graph: &Subgraph) -> (Kind, u32) {
-    let Some(op) = builtin(node) else { return (Kind::Accumulating, 1) };
+pub(super) fn kind_of(node: &Node, graph: &Subgraph) -> (ComputationKind, u32) {
+    let Some(op) = builtin(node) else { return (ComputationKind::Accumulating, 1) };
     let (kind, functions) = kind(op);
-    if kind > Kind::Exact {
+    if kind > ComputationKind::Exact {
         return (kind, functions);
     }
     // Moving and comparing quantized values is exact if none is rescaled.
@@ -176,12 +177,12 @@ pub(super) fn kind_of(node: &Node, graph: &Subgraph) -> (Kind, u32) {
         let inputs = node.inputs().iter().flatten().filter_map(|id| tensor(id.0)).filter(quantized);
         inputs.into_iter().any(|t| t.quantization() != output.quantization())
     });
-    if rescaled { (Kind::Arithmetic, 0) } else { (kind, functions) }
+    if rescaled { (ComputationKind::Arithmetic, 0) } else { (kind, functions) }
 }
 
 /// Returns the kind of an op, and the number of functions that it evaluates in sequence. The files of the families list
 /// them.
-pub(super) fn kind(op: Op) -> (Kind, u32) {
+pub(super) fn kind(op: Op) -> (ComputationKind, u32) {
     let of_family = |kinds: &OpKinds| kinds.iter().find(|(_, ops)| ops.contains(&op)).map(|(kind, _)| *kind);
     let kind = super::OP_KINDS.iter().find_map(of_family).unwrap_or(OpKind::ACCUMULATING);
     (kind.kind, kind.functions)
@@ -193,18 +194,20 @@ pub(super) type OpKinds = &'static [(OpKind, &'static [Op])];
 /// The kind of an op's arithmetic, and the number of functions that it evaluates in sequence.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpKind {
-    kind: Kind,
+    kind: ComputationKind,
     functions: u32,
 }
 
 impl OpKind {
-    pub(super) const MOVED: Self = OpKind { kind: Kind::Movement, functions: 0 };
-    pub(super) const EXACT: Self = OpKind { kind: Kind::Exact, functions: 0 };
-    pub(super) const ROUNDED: Self = OpKind { kind: Kind::Arithmetic, functions: 0 };
-    pub(super) const FUNCTION: Self = OpKind { kind: Kind::Function, functions: 1 };
-    pub(super) const ACCUMULATING: Self = OpKind { kind: Kind::Accumulating, functions: 0 };
-    pub(super) const ACCUMULATING_FUNCTION: Self = OpKind { kind: Kind::Accumulating, functions: 1 };
-    pub(super) const ACCUMULATING_TWO_FUNCTIONS: Self = OpKind { kind: Kind::Accumulating, functions: 2 };
-    pub(super) const RECURRENT: Self = OpKind { kind: Kind::Accumulating, functions: 4 };
-    pub(super) const STATISTICAL: Self = OpKind { kind: Kind::Statistical, functions: 0 };
+    pub(super) const MOVED: Self = OpKind { kind: ComputationKind::Movement, functions: 0 };
+    pub(super) const EXACT: Self = OpKind { kind: ComputationKind::Exact, functions: 0 };
+    pub(super) const ROUNDED: Self = OpKind { kind: ComputationKind::Arithmetic, functions: 0 };
+    pub(super) const FUNCTION: Self = OpKind { kind: ComputationKind::Function, functions: 1 };
+    pub(super) const ACCUMULATING: Self = OpKind { kind: ComputationKind::Accumulating, functions: 0 };
+    pub(super) const ACCUMULATING_FUNCTION: Self =
+        OpKind { kind: ComputationKind::Accumulating, functions: 1 };
+    pub(super) const ACCUMULATING_TWO_FUNCTIONS: Self =
+        OpKind { kind: ComputationKind::Accumulating, functions: 2 };
+    pub(super) const RECURRENT: Self = OpKind { kind: ComputationKind::Accumulating, functions: 4 };
+    pub(super) const STATISTICAL: Self = OpKind { kind: ComputationKind::Statistical, functions: 0 };
 }

@@ -39,7 +39,7 @@ pub enum Arithmetic {
 
 /// The kind of computation that an output results from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ComputationKind {
     /// Elements are copied.
     Movement,
     /// Compared, selected, rounded, counted, or computed in integers.
@@ -54,16 +54,16 @@ pub enum Kind {
     Statistical,
 }
 
-impl Kind {
+impl ComputationKind {
     /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Movement => "movement",
-            Kind::Exact => "exact",
-            Kind::Arithmetic => "arithmetic",
-            Kind::Function => "function",
-            Kind::Accumulating => "accumulating",
-            Kind::Statistical => "statistical",
+            ComputationKind::Movement => "movement",
+            ComputationKind::Exact => "exact",
+            ComputationKind::Arithmetic => "arithmetic",
+            ComputationKind::Function => "function",
+            ComputationKind::Accumulating => "accumulating",
+            ComputationKind::Statistical => "statistical",
         }
     }
 }
@@ -89,11 +89,11 @@ impl Value {
     ///
     /// Zeros of either sign, the largest and smallest finite numbers, and the ends of quantized ranges are not classes:
     /// they are required of all backends.
-    pub fn demanded(self, kind: Kind, arithmetic: Arithmetic) -> bool {
+    pub fn demanded(self, kind: ComputationKind, arithmetic: Arithmetic) -> bool {
         match (arithmetic, self) {
             (Arithmetic::Ieee, _) => true,
             (_, Value::Denormal | Value::Divisor) => false,
-            (_, Value::Nan | Value::Infinity) => kind == Kind::Movement,
+            (_, Value::Nan | Value::Infinity) => kind == ComputationKind::Movement,
         }
     }
 
@@ -134,7 +134,7 @@ fn least_normal(ty: TensorType) -> Option<f64> {
 #[non_exhaustive]
 pub struct Check {
     /// The kind of computation.
-    pub kind: Kind,
+    pub kind: ComputationKind,
     /// The total number of terms summed on the longest path to the output.
     pub terms: u64,
     /// The number of functions on the longest path to the output.
@@ -171,11 +171,11 @@ fn wide_share(want: &[f64]) -> f64 {
 
 impl Check {
     /// Creates the requirement for one float operation of this kind.
-    pub fn new(kind: Kind, arithmetic: Arithmetic) -> Self {
+    pub fn new(kind: ComputationKind, arithmetic: Arithmetic) -> Self {
         Check {
             kind,
             terms: 1,
-            functions: u32::from(kind == Kind::Function),
+            functions: u32::from(kind == ComputationKind::Function),
             term: 0.0,
             precision: TensorType::Float32,
             steps: 1,
@@ -188,7 +188,11 @@ impl Check {
     fn ulps(&self) -> (f64, f64) {
         let functions = 16.0 * f64::from(self.functions);
         // A sum of few operations has no random walk of errors.
-        let sums = if self.kind >= Kind::Accumulating { 8.0 + 2.0 * (self.terms as f64).sqrt() } else { 0.0 };
+        let sums = if self.kind >= ComputationKind::Accumulating {
+            8.0 + 2.0 * (self.terms as f64).sqrt()
+        } else {
+            0.0
+        };
         let factor = if self.arithmetic == Arithmetic::Ieee { 1.0 } else { 4.0 };
         let own = 4.0 + 28.0 * f64::from(u32::from(self.functions > 0)) * factor;
         (own, factor * (functions + sums))
@@ -202,7 +206,7 @@ impl Check {
         if g.len() != w.len() {
             return Difference { wrong: w.len().max(g.len()), ..Difference::empty(w.len()) };
         }
-        if self.kind == Kind::Statistical {
+        if self.kind == ComputationKind::Statistical {
             return self.moments(&g, &w);
         }
         let parts = if matches!(ty, TensorType::Complex64 | TensorType::Complex128) { 2 } else { 1 };
@@ -220,7 +224,13 @@ impl Check {
                 _ => Some((g - w).abs()).filter(|d| !d.is_nan()).unwrap_or(f64::INFINITY),
             };
             let allowed = bounds.floor + bounds.own * w.abs();
-            difference.add(Element { index: i / parts, got: g, want: w }, apart, allowed, largest, ty);
+            difference.add(
+                ElementDifference { index: i / parts, got: g, want: w },
+                apart,
+                allowed,
+                largest,
+                ty,
+            );
         }
         // A step is allowed for values between two steps.
         let most = match ty {
@@ -238,7 +248,7 @@ impl Check {
 
     fn bounds(&self, ty: TensorType, quantized: bool, largest: f64) -> Bounds {
         let none = Bounds { floor: 0.0, own: 0.0, bits: true, shared: false };
-        let exact = self.kind <= Kind::Exact;
+        let exact = self.kind <= ComputationKind::Exact;
         let Some((fraction, least)) = format(ty) else {
             return match quantized && !exact {
                 true => Bounds { floor: self.steps.into(), bits: false, shared: self.steps == 1, ..none },
@@ -259,8 +269,8 @@ impl Check {
                 let floor = HALF_ULP * of_largest * scale + self.quantum + flushed;
                 Bounds { floor, own: own * HALF_ULP, bits: false, shared: false }
             }
-            Kind::Movement => Bounds { floor: flushed, ..none },
-            Kind::Exact => Bounds { floor: flushed, bits: false, ..none },
+            ComputationKind::Movement => Bounds { floor: flushed, ..none },
+            ComputationKind::Exact => Bounds { floor: flushed, bits: false, ..none },
             _ => {
                 let fraction = format(self.precision).map_or(fraction, |(narrow, _)| narrow.min(fraction));
                 let ulp = 2f64.powi(-fraction);
@@ -287,7 +297,7 @@ impl Check {
         let apart = (a - b).abs().max((da - db).abs());
         let apart = if apart.is_nan() { f64::INFINITY } else { apart };
         difference.add(
-            Element { index: 0, got: a, want: b },
+            ElementDifference { index: 0, got: a, want: b },
             apart,
             6.0 * error,
             b.abs(),
@@ -295,11 +305,11 @@ impl Check {
         );
         // For two samples of one distribution, the distance is larger in one of thirty million pairs.
         let steps = steps_apart(got, want);
-        let element = Element { index: 0, got: steps, want: 0.0 };
+        let element = ElementDifference { index: 0, got: steps, want: 0.0 };
         difference.add(element, steps, 3.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
         // A repeated row, a counter or a constant has the right distribution but is not random.
         let (a, b) = (neighbours(got, a), neighbours(want, b));
-        let element = Element { index: 0, got: a, want: b };
+        let element = ElementDifference { index: 0, got: a, want: b };
         difference.add(element, (a - b).abs(), 6.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
         difference
     }
@@ -344,7 +354,7 @@ fn piece(bytes: &[u8], index: usize, width: usize) -> Option<&[u8]> {
 /// An element with its expected value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub struct Element {
+pub struct ElementDifference {
     /// Its position in row-major order.
     pub index: usize,
     /// The computed value.
@@ -383,9 +393,9 @@ pub struct Difference {
     /// Largest distance in representable numbers of the type.
     pub max_ulp: u64,
     /// The first element whose difference exceeds the bound.
-    pub first_bad: Option<Element>,
+    pub first_bad: Option<ElementDifference>,
     /// The element with the largest difference.
-    pub worst: Option<Element>,
+    pub worst: Option<ElementDifference>,
     /// Whether each element is within a step, but too many differ.
     pub too_often: bool,
     /// The distribution of the differences.
@@ -420,7 +430,7 @@ impl Difference {
         Difference { wrong: differ, off: differ, max_abs, ..Self::empty(want.len()) }
     }
 
-    fn add(&mut self, element: Element, apart: f64, allowed: f64, largest: f64, ty: TensorType) {
+    fn add(&mut self, element: ElementDifference, apart: f64, allowed: f64, largest: f64, ty: TensorType) {
         if apart == 0.0 {
             self.histogram.equal += 1;
             return;
@@ -487,7 +497,7 @@ mod tests {
         v.iter().flat_map(|v| v.to_le_bytes()).collect()
     }
 
-    fn check(kind: Kind) -> Check {
+    fn check(kind: ComputationKind) -> Check {
         Check::new(kind, Arithmetic::Ieee)
     }
 
@@ -497,18 +507,18 @@ mod tests {
 
     #[test]
     fn movement_is_exact_to_the_bit() {
-        let moved = check(Kind::Movement);
+        let moved = check(ComputationKind::Movement);
         assert!(passes(moved, &[f32::NAN, -0.0], &[-f32::NAN, -0.0]));
         assert!(!passes(moved, &[0.0], &[-0.0]));
-        assert!(passes(check(Kind::Exact), &[0.0], &[-0.0]));
-        assert!(!passes(check(Kind::Exact), &[1.0], &[1.0000001]));
+        assert!(passes(check(ComputationKind::Exact), &[0.0], &[-0.0]));
+        assert!(!passes(check(ComputationKind::Exact), &[1.0], &[1.0000001]));
         let (a, b) = ((1i64 << 60).to_le_bytes(), ((1i64 << 60) + 1).to_le_bytes());
-        assert!(!check(Kind::Exact).compare(TensorType::Int64, false, &a, &b).passes());
+        assert!(!check(ComputationKind::Exact).compare(TensorType::Int64, false, &a, &b).passes());
     }
 
     #[test]
     fn sums_may_differ_with_their_length() {
-        let sums = |terms| Check { terms, ..check(Kind::Accumulating) };
+        let sums = |terms| Check { terms, ..check(ComputationKind::Accumulating) };
         let off = 1.0 + 30.0 * f32::EPSILON;
         assert!(!passes(sums(9), &[off], &[1.0]));
         assert!(passes(sums(1024), &[off], &[1.0]));
@@ -518,7 +528,9 @@ mod tests {
 
     #[test]
     fn a_quantized_step_is_for_a_few() {
-        let of = |got: &[u8], want: &[u8]| check(Kind::Arithmetic).compare(TensorType::Int8, true, got, want);
+        let of = |got: &[u8], want: &[u8]| {
+            check(ComputationKind::Arithmetic).compare(TensorType::Int8, true, got, want)
+        };
         let mut want = [10u8; 40];
         let expected = want;
         want[3] = 11;
@@ -531,10 +543,10 @@ mod tests {
 
     #[test]
     fn what_gpus_may_do() {
-        let gpu = Check::new(Kind::Exact, Arithmetic::Gpu);
-        assert!(passes(gpu, &[0.0], &[1e-40]) && !passes(check(Kind::Exact), &[0.0], &[1e-40]));
-        assert!(Value::Nan.demanded(Kind::Movement, Arithmetic::Gpu));
-        assert!(!Value::Nan.demanded(Kind::Exact, Arithmetic::Gpu));
+        let gpu = Check::new(ComputationKind::Exact, Arithmetic::Gpu);
+        assert!(passes(gpu, &[0.0], &[1e-40]) && !passes(check(ComputationKind::Exact), &[0.0], &[1e-40]));
+        assert!(Value::Nan.demanded(ComputationKind::Movement, Arithmetic::Gpu));
+        assert!(!Value::Nan.demanded(ComputationKind::Exact, Arithmetic::Gpu));
         let special = floats(&[1.0, f32::NAN, 1e-40]);
         assert_eq!(Value::among(TensorType::Float32, &special), [Value::Nan, Value::Denormal]);
     }
@@ -543,27 +555,32 @@ mod tests {
     fn what_storage_in_16_bits_may_change() {
         let halves = |kind| Check::new(kind, Arithmetic::GpuHalves);
         let rounded = half::f16::from_f32(0.1).to_f32();
-        for kind in [Kind::Movement, Kind::Exact, Kind::Arithmetic, Kind::Accumulating] {
+        for kind in [
+            ComputationKind::Movement,
+            ComputationKind::Exact,
+            ComputationKind::Arithmetic,
+            ComputationKind::Accumulating,
+        ] {
             assert!(passes(halves(kind), &[rounded], &[0.1]), "{kind:?}");
             assert!(!passes(halves(kind), &[0.2], &[0.1]), "{kind:?}");
         }
-        assert!(!passes(halves(Kind::Movement), &[0.1 + 2e-4], &[0.1]));
-        assert!(!passes(check(Kind::Movement), &[rounded], &[0.1]));
-        assert!(!halves(Kind::Exact).compare(TensorType::Int8, true, &[3], &[4]).passes());
+        assert!(!passes(halves(ComputationKind::Movement), &[0.1 + 2e-4], &[0.1]));
+        assert!(!passes(check(ComputationKind::Movement), &[rounded], &[0.1]));
+        assert!(!halves(ComputationKind::Exact).compare(TensorType::Int8, true, &[3], &[4]).passes());
     }
 
     #[test]
     fn what_reports_show() {
-        let d = check(Kind::Arithmetic).compare(
+        let d = check(ComputationKind::Arithmetic).compare(
             TensorType::Float32,
             false,
             &floats(&[1.0, 2.5, f32::NAN]),
             &floats(&[1.0, 2.0, 4.0]),
         );
         assert_eq!((d.elements, d.wrong, d.off), (3, 2, 2));
-        assert_eq!(d.first_bad, Some(Element { index: 1, got: 2.5, want: 2.0 }));
+        assert_eq!(d.first_bad, Some(ElementDifference { index: 1, got: 2.5, want: 2.0 }));
         assert_eq!((d.histogram.equal, d.histogram.not_finite, d.histogram.decades[9]), (1, 1, 1));
-        let one = check(Kind::Arithmetic).compare(
+        let one = check(ComputationKind::Arithmetic).compare(
             TensorType::Float32,
             false,
             &floats(&[1.0 + f32::EPSILON]),
@@ -578,7 +595,7 @@ mod tests {
             let mut g = crate::seeded::SplitMix64::new(seed, 0, 0);
             (0..2000).map(|_| g.draw_f32()).collect::<Vec<_>>()
         };
-        let random = check(Kind::Statistical);
+        let random = check(ComputationKind::Statistical);
         assert!(passes(random, &draw(1), &draw(2)));
         let shifted: Vec<f32> = draw(1).iter().map(|v| v + 0.2).collect();
         assert!(!passes(random, &shifted, &draw(2)));

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use delegraph_core::TensorType;
 
-use super::{Element, Tolerance, compare, shown};
+use super::{ElementDifference, Tolerance, compare, shown};
 
 /// How an output deviates from the expected one.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Deviation {
     /// The classes of the deviating elements, as "NaN for max": computed, expected.
     pub classes: BTreeSet<(&'static str, &'static str)>,
     /// The first deviating element.
-    pub first: Element,
+    pub first: ElementDifference,
 }
 
 impl Deviation {
@@ -45,7 +45,7 @@ impl Deviation {
             allowed,
             classes: at.iter().filter_map(class).collect(),
             count: expected.len(),
-            first: Element { index, got: got[index], want: expected[index] },
+            first: ElementDifference { index, got: got[index], want: expected[index] },
             at,
         })
     }
@@ -57,7 +57,7 @@ impl Display for Deviation {
             self.classes.iter().map(|(got, expected)| format!("{got} for {expected}")).collect();
         let (off, allowed) = (shown(self.max_abs), shown(self.allowed));
         let (at, count, classes) = (self.at.len(), self.count, classes.join(", "));
-        let Element { index, got, want } = self.first;
+        let ElementDifference { index, got, want } = self.first;
         write!(
             f,
             "off by {off}, allowed {allowed}, at {at} of {count} [{classes}]; element {index} is {got}, expected {want}"

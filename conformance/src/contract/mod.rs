@@ -23,7 +23,7 @@ use delegraph_core::{BuiltinOp, Error, Result};
 use delegraph_delegate_api::{Delegate, DelegateFailure};
 use delegraph_interpreter::Interpreter;
 
-use crate::engine::{Backend, CaseResult, Check, Feed, Problem};
+use crate::engine::{Backend, CaseResult, ContractCheck, Feed, Problem};
 use crate::engine::{feed, judge, outputs, panic_text, prepare};
 use crate::output::Output;
 
@@ -74,7 +74,7 @@ pub(crate) fn check(backend: &Backend, problem: &Problem, got: &Outputs, result:
     let trial = Trial { backend, problem, got };
     let mut add = |name: &str, check: &dyn Fn(&Trial<'_>) -> Found| {
         let problem = contained(|| check(&trial)).unwrap_or_default();
-        result.checks.push(Check { name: name.into(), problem });
+        result.checks.push(ContractCheck { name: name.into(), problem });
     };
     add("versions", &versions::check);
     add("ran", &tensors::ran);
@@ -99,21 +99,21 @@ pub(crate) fn check_memory(backend: &Backend, problem: &Problem, result: &mut Ca
     let trial = Trial { backend, problem, got: &Vec::new() };
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     let problem = contained(|| memory::check(&trial)).unwrap_or_default();
-    result.checks.push(Check { name: "memory".into(), problem });
+    result.checks.push(ContractCheck { name: "memory".into(), problem });
 }
 
 /// Runs the checks for a case that the delegate does not claim.
 pub(crate) fn check_unclaimed(backend: &Backend, problem: &Problem, result: &mut CaseResult) {
     let trial = Trial { backend, problem, got: &Vec::new() };
     let problem = contained(|| versions::check(&trial)).unwrap_or_default();
-    result.checks.push(Check { name: "versions".into(), problem });
+    result.checks.push(ContractCheck { name: "versions".into(), problem });
 }
 
 /// Returns a violation if an unclaimed node has no typed reason.
-pub(crate) fn untyped(result: &CaseResult) -> Option<Check> {
+pub(crate) fn untyped(result: &CaseResult) -> Option<ContractCheck> {
     let bare = |reason: &&String| reason.ends_with(": NotClaimed: not claimed") || reason.ends_with(": ");
     let problem = result.reasons.iter().find(bare)?;
-    Some(Check { name: "reasons".into(), problem: format!("no reason is given: {problem}") })
+    Some(ContractCheck { name: "reasons".into(), problem: format!("no reason is given: {problem}") })
 }
 
 fn contained(check: impl FnOnce() -> Found) -> Option<String> {

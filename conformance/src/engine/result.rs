@@ -127,7 +127,7 @@ pub struct CaseResult {
     pub errors: Option<ErrorStats>,
     /// The results of the contract checks.
     #[serde(default)]
-    pub checks: Vec<Check>,
+    pub checks: Vec<ContractCheck>,
     /// The reason of a known failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
@@ -171,7 +171,7 @@ impl CaseResult {
 /// The result of a contract check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Check {
+pub struct ContractCheck {
     /// The name of the check.
     pub name: String,
     /// The violation; empty if there is none.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::{BINS, Bad, Check, ErrorStats};
+use crate::engine::{BINS, Bad, ContractCheck, ErrorStats};
 
 /// A run with one case of each outcome, and names that contain tags.
 pub(crate) fn sample() -> Report {
@@ -38,7 +38,7 @@ pub(crate) fn sample() -> Report {
             (result.us, result.cpu_us, result.ms) = (Some(120.0 + i as f64), Some(10.0), 3.5);
             result.errors = errors(usize::from(outcome == Outcome::Mismatch) * 2);
             if outcome == Outcome::Violation {
-                result.checks.push(Check {
+                result.checks.push(ContractCheck {
                     name: "bounds".into(),
                     problem: "it wrote outside of <its> memory".into(),
                 });

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use delegraph_conformance::cases::DEFAULT_SEED;
 use delegraph_conformance::corpus;
 use delegraph_conformance::engine::{CaseResult, Outcome};
-use delegraph_conformance::expectations::Expectations;
+use delegraph_conformance::expectations::{Coverage, Expectations};
 use delegraph_conformance::report::{Report, markdown, shell};
 use regex::Regex;
 
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if arguments.list {
         return list(&orders, out);
     }
-    let whole = orders.len() == count;
+    let coverage = if orders.len() == count { Coverage::Complete } else { Coverage::Partial };
     let expectations = match &arguments.expectations {
         Some(path) => Expectations::read(path).map_err(Failure::invalid)?,
         None => Expectations::default(),
@@ -167,7 +167,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     };
     report.seconds = start.elapsed().as_secs_f64();
     report.command = command(arguments, &source);
-    report.problems = expectations.apply(&mut report.results, &report.device, whole);
+    report.problems = expectations.apply(&mut report.results, &report.device, coverage);
     report.count();
     if let Some(folder) = &arguments.report {
         let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", folder.display()));

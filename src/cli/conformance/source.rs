@@ -7,7 +7,7 @@ use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::corpus;
 use delegraph_conformance::engine::{CaseResult, Outcome, Problem};
-use delegraph_conformance::runner::Engine;
+use delegraph_conformance::runner::{ContractChecks, Engine};
 
 use crate::cli::failure::Failure;
 
@@ -71,7 +71,7 @@ impl Source {
     }
 
     /// Runs the case of this name.
-    pub(super) fn run(&self, name: &str, engine: &Engine, checks: bool) -> CaseResult {
+    pub(super) fn run(&self, name: &str, engine: &Engine, checks: ContractChecks) -> CaseResult {
         engine.run_made(name, || self.problem(name), checks)
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 
 use delegraph_conformance::cases::DEFAULT_SEED;
 use delegraph_conformance::engine::{CaseResult, Outcome};
-use delegraph_conformance::runner::Engine;
+use delegraph_conformance::runner::{ContractChecks, Engine};
 use serde::{Deserialize, Serialize};
 
 use super::source::Source;
@@ -84,7 +84,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     say(&mut out, &Hello::Ready { name, device })?;
     for line in orders() {
         let order: Order = serde_json::from_str(&line?).map_err(io::Error::from)?;
-        let run = || source.run(&order.case, &engine, order.checks);
+        let checks = if order.checks { ContractChecks::Run } else { ContractChecks::Skip };
+        let run = || source.run(&order.case, &engine, checks);
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             CaseResult::new(order.case.as_str(), Outcome::Error, Failure::internal().to_string())
         });
