@@ -60,9 +60,9 @@ pub fn load(path: impl AsRef<Path>) -> Result<Model> {
 /// programs that contain the command, once per process: it sets the process's logger and its panic hook.
 ///
 /// `program` is a program with its first arguments that runs the command in another process: `conformance` runs cases
-/// there. Without a program, these cases fail.
+/// there. With `None`, these cases fail.
 #[cfg(feature = "cli")]
-pub fn command(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> u8 {
+pub fn command(arguments: impl IntoIterator<Item = OsString>, program: Option<Vec<OsString>>) -> u8 {
     cli::run(arguments.into_iter().collect(), program)
 }
 

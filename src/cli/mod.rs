@@ -106,9 +106,11 @@ impl Verb {
 }
 
 /// Runs the command and returns one of the documented exit codes, also after a panic.
-pub(crate) fn run(arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
+pub(crate) fn run(arguments: Vec<OsString>, program: Option<Vec<OsString>>) -> u8 {
     failure::silence_panics();
-    program::set(program);
+    if let Some(program) = program {
+        program::set(program);
+    }
     let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
         Err(error) => return Output::usage(&error, &arguments) as u8,

@@ -15,7 +15,7 @@ use crate::delegate_api::{
 };
 
 /// The runner of each node of a model, or the reason for a rejection, and advice on what to support next.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Explanation {
     pub(crate) model: String,
     pub(crate) delegates: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Explanation {
     pub(crate) subgraphs: Vec<SubgraphSection>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct SubgraphSection {
     pub(crate) subgraph: usize,
     pub(crate) name: String,
@@ -51,7 +51,7 @@ pub(crate) struct SubgraphSection {
 }
 
 /// The report of one subgraph.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Section {
     pub(crate) nodes: Vec<NodeLine>,
     pub(crate) partitions: Vec<PartitionLine>,
@@ -72,7 +72,7 @@ pub(crate) struct Section {
     pub(crate) fix_all: Option<Gain>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct NodeLine {
     pub(crate) node: usize,
     pub(crate) op: String,
@@ -84,7 +84,7 @@ pub(crate) struct NodeLine {
     pub(crate) rejections: Vec<RejectionLine>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct CompositeLine {
     pub(crate) name: String,
     pub(crate) version: u32,
@@ -98,14 +98,14 @@ pub(crate) struct CompositeLine {
     pub(crate) rejections: Vec<RejectionLine>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct RejectionLine {
     pub(crate) delegate: String,
     pub(crate) kind: &'static str,
     pub(crate) reason: String,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct PartitionLine {
     pub(crate) delegate: String,
     pub(crate) node_count: usize,
@@ -118,7 +118,7 @@ pub(crate) struct PartitionLine {
     pub(crate) boundary_bytes: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct TensorLine {
     pub(crate) tensor: usize,
     pub(crate) name: String,
@@ -128,13 +128,13 @@ pub(crate) struct TensorLine {
     pub(crate) bytes: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct FailureLine {
     pub(crate) delegate: String,
     pub(crate) message: String,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct BlockerLine {
     pub(crate) delegate: String,
     pub(crate) op: String,
@@ -146,14 +146,14 @@ pub(crate) struct BlockerLine {
     pub(crate) gain: Option<Gain>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct PairLine {
     pub(crate) blockers: [usize; 2],
     pub(crate) gain: Gain,
 }
 
 /// The effect of claiming the nodes.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Gain {
     pub(crate) partitions_before: usize,
     pub(crate) partitions_after: usize,
@@ -181,22 +181,36 @@ impl Gain {
 
 /// The runner of nodes without a delegate.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Runners<'a> {
     /// The name of the CPU kernels: `cpu` or `reference`.
     pub cpu: &'static str,
     /// Ops that they do not include.
-    pub missing: Option<&'a UnresolvedOps>,
+    pub unresolved: Option<&'a UnresolvedOps>,
 }
 
-impl Runners<'_> {
-    fn missing(&self) -> &[UnresolvedOp] {
-        self.missing.map_or(&[], |missing| &missing.ops)
+impl<'a> Runners<'a> {
+    /// Creates the runners for CPU kernels of this name, `cpu` or `reference`, that include every op of the model.
+    #[must_use]
+    pub fn new(cpu: &'static str) -> Self {
+        Runners { cpu, unresolved: None }
+    }
+
+    /// Sets the ops that the CPU kernels do not include.
+    #[must_use]
+    pub fn with_unresolved(mut self, ops: impl Into<Option<&'a UnresolvedOps>>) -> Self {
+        self.unresolved = ops.into();
+        self
+    }
+
+    fn unresolved(&self) -> &[UnresolvedOp] {
+        self.unresolved.map_or(&[], |unresolved| &unresolved.ops)
     }
 
     /// Returns the name of the runner of this node.
     fn of(&self, node: &NodeReport) -> &'static str {
-        let missing = |op: &UnresolvedOp| op.op == node.op && op.version == node.version;
-        if self.missing().iter().any(missing) { "none" } else { self.cpu }
+        let matches = |op: &UnresolvedOp| op.op == node.op && op.version == node.version;
+        if self.unresolved().iter().any(matches) { "none" } else { self.cpu }
     }
 }
 
@@ -234,8 +248,8 @@ pub fn explain(
         cpu: runners.cpu,
         entry: Section::new(&graph, report, runners, &interpreter.half_tensors()),
         failures: report.failures.iter().map(failure).collect(),
-        unresolved: runners.missing().iter().map(unresolved_op).collect(),
-        unresolved_text: runners.missing().iter().map(ToString::to_string).collect(),
+        unresolved: runners.unresolved().iter().map(unresolved_op).collect(),
+        unresolved_text: runners.unresolved().iter().map(ToString::to_string).collect(),
         understated_versions: understated.0,
         called_nodes: subgraphs.iter().map(|s| s.node_count).sum(),
         subgraphs,

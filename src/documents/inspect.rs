@@ -16,7 +16,7 @@ use crate::core::resolver::{merged_versions, newer_runtime, newest_runtime, requ
 use crate::core::{Op, OpResolver, Quantization, Tensor, TensorId};
 
 /// The contents of a model, and its requirements.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Inspection {
     pub(crate) model: String,
     pub(crate) description: String,
@@ -40,7 +40,7 @@ pub struct Inspection {
     pub(crate) metadata: Vec<MetadataLine>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Sizes {
     pub(crate) file_bytes: usize,
     pub(crate) constant_bytes: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Sizes {
 }
 
 /// The oldest TFLite release that runs the model.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Runtime {
     /// Derived from the ops and versions.
     pub(crate) required: Option<&'static str>,
@@ -63,7 +63,7 @@ pub(crate) struct Runtime {
     pub(crate) newer_than_known: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct SignatureLine {
     pub(crate) key: String,
     pub(crate) subgraph: usize,
@@ -71,7 +71,7 @@ pub(crate) struct SignatureLine {
     pub(crate) outputs: Vec<TensorLine>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct TensorLine {
     pub(crate) name: String,
     pub(crate) tensor: usize,
@@ -85,14 +85,14 @@ pub(crate) struct TensorLine {
     pub(crate) quantization: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct SubgraphLine {
     pub(crate) name: String,
     pub(crate) nodes: usize,
     pub(crate) tensors: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct OpLine {
     pub(crate) op: String,
     pub(crate) version: u32,
@@ -108,7 +108,7 @@ pub(crate) struct OpLine {
 }
 
 /// The number of tensors per kind of quantization.
-#[derive(Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct QuantizationCounts {
     pub(crate) none: usize,
     pub(crate) per_tensor: usize,
@@ -119,7 +119,7 @@ pub(crate) struct QuantizationCounts {
     pub(crate) sparse: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct MetadataLine {
     pub(crate) name: String,
     pub(crate) bytes: usize,

@@ -16,10 +16,30 @@ pub use versions::{Understated, understated};
 
 use crate::core::types::printable_json;
 
+impl Explanation {
+    /// Returns the document as JSON on several lines, in which everything that a terminal acts on is escaped.
+    pub fn to_json(&self) -> String {
+        infallible_json(self)
+    }
+}
+
+impl Inspection {
+    /// Returns the document as JSON on several lines, in which everything that a terminal acts on is escaped.
+    pub fn to_json(&self) -> String {
+        infallible_json(self)
+    }
+}
+
 /// Returns a document as JSON on several lines, in which everything that a terminal acts on is escaped.
 ///
 /// # Errors
-/// The errors of [`serde_json`]; documents of this module have none.
-pub fn json(document: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
+/// The errors of [`serde_json`].
+pub(crate) fn json(document: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
     Ok(printable_json(serde_json::to_string_pretty(document)?))
+}
+
+/// As [`json`], for documents with derived `Serialize` and string keys only, which serde_json always writes.
+fn infallible_json(document: &impl Serialize) -> String {
+    #[allow(clippy::expect_used)]
+    json(document).expect("derived documents with string keys are valid JSON")
 }

@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_BYTES: usize = 64 << 20;
 
 /// Options, and the nodes of a custom op that have them.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct CustomOptions {
     pub(crate) op: String,
     pub(crate) version: u32,
@@ -34,7 +34,7 @@ pub(crate) struct CustomOptions {
     pub(crate) skipped: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Place {
     pub(crate) subgraph: usize,
     pub(crate) node: usize,

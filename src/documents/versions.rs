@@ -8,11 +8,11 @@ use crate::core::error::UnderstatedVersion;
 use crate::core::graph::understated_versions;
 
 /// The understated versions of a model: see [`understated`].
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Understated(pub(crate) Vec<UnderstatedLine>);
 
 /// An op whose nodes use features of a newer version.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct UnderstatedLine {
     op: String,
     version: u32,
@@ -23,7 +23,7 @@ pub(crate) struct UnderstatedLine {
     pub(crate) text: String,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Place {
     subgraph: usize,
     node: usize,

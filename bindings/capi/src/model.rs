@@ -202,7 +202,7 @@ pub unsafe extern "C" fn dg_model_inspect(model: *const dg_model, json: *mut *mu
         let resolver = BuiltinOpResolver::new();
         let unresolved = check_resolved(&model.model, &resolver).err();
         let document = documents::inspect(model.name.clone(), &model.model, &resolver, unresolved.as_ref());
-        out.set(give(crate::text::json(&document)?.as_bytes()));
+        out.set(give(document.to_json().as_bytes()));
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ use crate::error::{Failure, Out, call, dg_status};
 use crate::interpreter::{dg_interpreter, session, with};
 use crate::profile::Steps;
 use crate::state::State;
-use crate::text::{give, json};
+use crate::text::give;
 
 /// The runner of a node.
 #[repr(i32)]
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn dg_interpreter_explain(
                 state.interpreter.select_subgraph(0)?;
             }
             let prepared = state.interpreter.prepare();
-            let runners = Runners { cpu: if state.reference { "reference" } else { "cpu" }, missing: None };
+            let runners = Runners::new(if state.reference { "reference" } else { "cpu" });
             let versions = understated(&state.model);
             let document = documents::explain(session.name.clone(), runners, &state.interpreter, versions);
             if entry != 0 {
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn dg_interpreter_explain(
             }
             prepared?;
             let none = || Failure::new(dg_status::DG_INVALID_MODEL, "the model has no subgraph");
-            self::json(&document.ok_or_else(none)?)
+            Ok(document.ok_or_else(none)?.to_json())
         })?;
         out.set(give(text.as_bytes()));
         Ok(())

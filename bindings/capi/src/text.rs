@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use delegraph::documents;
+use delegraph::core::types::printable_json;
 use delegraph_ffi::contain;
 
 use crate::error::{Failure, call, dg_status};
@@ -53,7 +53,9 @@ pub(crate) unsafe fn present<'a>(text: *const c_char, what: &str) -> Result<&'a 
 /// # Errors
 /// [`dg_status::DG_INTERNAL`] if it cannot be serialized.
 pub(crate) fn json(document: &(impl serde::Serialize + ?Sized)) -> Result<String, Failure> {
-    documents::json(document).map_err(|error| Failure::new(dg_status::DG_INTERNAL, error.to_string()))
+    let text = serde_json::to_string_pretty(document);
+    let text = text.map_err(|error| Failure::new(dg_status::DG_INTERNAL, error.to_string()))?;
+    Ok(printable_json(text))
 }
 
 /// Frees a text that a function of this library returned through a `char**`. Null is allowed.

@@ -8,5 +8,5 @@ use pyo3::prelude::*;
 /// command in another process. Once per process.
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>, program: Vec<OsString>) -> u8 {
-    py.detach(|| delegraph::command(arguments, program))
+    py.detach(|| delegraph::command(arguments, Some(program)))
 }

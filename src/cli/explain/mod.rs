@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let model = arguments.model.load()?;
     let understated = understated(&model);
     let (interpreter, missing) = arguments.engine.build_shown(model)?;
-    let runners = Runners { cpu: arguments.engine.cpu_name(), missing: missing.as_ref() };
+    let runners = Runners::new(arguments.engine.cpu_name()).with_unresolved(missing.as_ref());
     let explanation = explain(arguments.model.name(), runners, &interpreter, understated);
     out.print(&explanation.ok_or_else(|| Failure::invalid("the model has no subgraph"))?)?;
     Ok(Exit::Fine)
