@@ -89,6 +89,18 @@ pub struct DelegateTrial {
     threads: usize,
 }
 
+impl fmt::Debug for DelegateTrial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelegateTrial")
+            .field("limits", &self.limits)
+            .field("resizes", &self.resizes)
+            .field("seed", &self.seed)
+            .field("runs", &self.runs)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
 impl DelegateTrial {
     /// Creates a trial with seed 0, three runs, one thread and the shapes of the model.
     pub fn new(model: &Model) -> Self {

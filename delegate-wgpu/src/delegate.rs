@@ -1,6 +1,7 @@
 //! The delegate: claims nodes, and creates the kernels of its partitions.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use delegraph_core::{BuiltinOp, Error, NodeId, Result, TensorType};
@@ -47,6 +48,19 @@ struct RequestedVariants {
 impl Clone for RequestedVariants {
     fn clone(&self) -> Self {
         Self::default()
+    }
+}
+
+impl fmt::Debug for WgpuDelegate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WgpuDelegate")
+            .field("adapter", &self.info.name)
+            .field("backend", &self.info.backend)
+            .field("precision", &self.precision)
+            .field("partitions", &self.partitions)
+            .field("max_gpu_bytes", &self.max_gpu_bytes)
+            .field("fusion", &self.fusion)
+            .finish_non_exhaustive()
     }
 }
 
@@ -409,6 +423,16 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+
+    #[test]
+    fn threads_share_delegates_and_buffers() {
+        fn check<T: Send + Sync>() {}
+        check::<WgpuDelegate>();
+        check::<WgpuOptions>();
+        check::<TextureInput>();
+        check::<GpuBuffer>();
+        check::<BufferHandle>();
+    }
 
     #[test]
     fn a_device_is_opened_by_polling_alone() {

@@ -52,17 +52,20 @@ impl Output {
     }
 
     /// Sets one scale and zero point.
+    #[must_use]
     pub fn q(self, scale: f32, zero_point: i64) -> Self {
         Output { quantization: Some(Quantization::per_tensor(scale, zero_point)), ..self }
     }
 
     /// Sets a scale for each of `count` indices of `dimension`, increasing from `scale`.
+    #[must_use]
     pub fn channels(self, scale: f32, count: usize, dimension: usize) -> Self {
         let affine = Affine { scales: growing(scale, count), zero_points: vec![0; count].into(), dimension };
         Output { quantization: Some(Quantization::Affine(affine)), ..self }
     }
 
     /// Sets the scale and zero point that cases use for type `ty`, if the type is quantized.
+    #[must_use]
     pub fn auto(self, ty: TensorType) -> Self {
         match quantum(ty) {
             Some((scale, zero_point)) => self.q(scale, zero_point),
@@ -170,58 +173,69 @@ impl Case {
     }
 
     /// Sets the part of the name that distinguishes the case from others.
+    #[must_use]
     pub fn detail(self, detail: impl Into<String>) -> Self {
         Case { detail: detail.into(), ..self }
     }
 
     /// Sets the outputs.
+    #[must_use]
     pub fn outputs(self, outputs: impl IntoIterator<Item = Output>) -> Self {
         Case { outputs: outputs.into_iter().collect(), ..self }
     }
 
     /// Sets the scale and zero point of the only output.
+    #[must_use]
     pub fn q(self, scale: f32, zero_point: i64) -> Self {
         self.outputs([Output::default().q(scale, zero_point)])
     }
 
     /// Quantizes all outputs like the cases' data of type `ty`.
+    #[must_use]
     pub fn auto(self, ty: TensorType) -> Self {
         let outputs = self.outputs.clone().into_iter().map(|o| o.auto(ty));
         self.outputs(outputs.collect::<Vec<_>>())
     }
 
     /// Sets the type of all outputs.
+    #[must_use]
     pub fn outputs_of(mut self, ty: TensorType) -> Self {
         self.outputs.iter_mut().for_each(|o| o.ty = Some(ty));
         self
     }
 
     /// Sets the type whose support the case tests, if it is not that of the op's data operand.
+    #[must_use]
     pub fn of(self, ty: TensorType) -> Self {
         Case { data_type: Some(ty), ..self }
     }
 
     /// Sets the op's version in the model. The default is the lowest sufficient version.
+    #[must_use]
     pub fn version(self, version: u32) -> Self {
         Case { version: Some(version), ..self }
     }
 
     /// Sets the number of invocations.
+    #[must_use]
     pub fn steps(self, steps: usize) -> Self {
         Case { steps, ..self }
     }
 
     /// Sets the reference of the outputs.
+    #[must_use]
     pub fn verdict(self, verdict: Verdict) -> Self {
         Case { verdict, ..self }
     }
 
     /// Adds the tensors that carry the quantization of values inside the op.
+    #[must_use]
     pub fn intermediates(self, intermediates: impl IntoIterator<Item = Option<Operand>>) -> Self {
         Case { intermediates: intermediates.into_iter().collect(), ..self }
     }
 
     /// Adds subgraphs 1, 2, … of the model.
+    #[must_use]
     pub fn calls(self, called: impl IntoIterator<Item = SubgraphBuilder>) -> Self {
         Case { called: called.into_iter().collect(), ..self }
     }

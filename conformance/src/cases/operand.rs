@@ -116,6 +116,7 @@ pub(super) fn strings(shape: &[usize], elements: &[&str]) -> Operand {
 
 impl Operand {
     /// Stores the data in the file.
+    #[must_use]
     pub fn constant(self) -> Self {
         Operand { kind: Kind::Constant, ..self }
     }
@@ -126,11 +127,13 @@ impl Operand {
     }
 
     /// Makes the operand a variable, which keeps its state between invocations.
+    #[must_use]
     pub fn variable(self) -> Self {
         Operand { kind: Kind::Variable, ..self }
     }
 
     /// Sets the range of the data, from `low` to `high`.
+    #[must_use]
     pub fn range(self, low: f64, high: f64) -> Self {
         Operand { values: Values::Range(low, high), ..self }
     }
@@ -198,6 +201,7 @@ impl Operand {
     }
 
     /// Sets another shape for the same elements.
+    #[must_use]
     pub fn reshaped(self, shape: &[usize]) -> Self {
         Operand { shape: Shape::new(shape), ..self }
     }
@@ -229,38 +233,45 @@ impl Operand {
     }
 
     /// Sets the bytes, in the format of a file.
+    #[must_use]
     pub fn bytes(self, bytes: Vec<u8>) -> Self {
         Operand { values: Values::Bytes(bytes), ..self }
     }
 
     /// Sets one scale and zero point.
+    #[must_use]
     pub fn q(self, scale: f32, zero_point: i64) -> Self {
         Operand { quantization: Some(Quantization::per_tensor(scale, zero_point)), ..self }
     }
 
     /// Sets a scale per index of `dimension`, increasing from `scale`.
+    #[must_use]
     pub fn channels(self, scale: f32, dimension: usize) -> Self {
         let count = self.shape.get(dimension).copied().unwrap_or(1);
         self.affine(growing(scale, count), dimension)
     }
 
     /// Sets these scales along `dimension`, with zero points of 0.
+    #[must_use]
     pub fn affine(self, scales: Vec<f32>, dimension: usize) -> Self {
         let zero_points = vec![0; scales.len()].into();
         self.quantization(Quantization::Affine(Affine { scales, zero_points, dimension }))
     }
 
     /// Sets a scale for every `block` elements of a constant, from `scale` to twice as much, in a float16 tensor.
+    #[must_use]
     pub fn blocks(self, scale: f32, block: usize) -> Self {
         Operand { block: Some(block), ..self.q(scale, 0) }
     }
 
     /// Sets the quantization.
+    #[must_use]
     pub fn quantization(self, quantization: Quantization) -> Self {
         Operand { quantization: Some(quantization), ..self }
     }
 
     /// Sets the scale and zero point that cases use for the type, if the type is quantized.
+    #[must_use]
     pub fn auto(self) -> Self {
         match quantum(self.ty) {
             Some((scale, zero_point)) => self.q(scale, zero_point),
@@ -269,6 +280,7 @@ impl Operand {
     }
 
     /// Stores only some of the elements.
+    #[must_use]
     pub fn sparse(self, sparsity: Sparsity) -> Self {
         Operand { sparsity: Some(sparsity), ..self }
     }

@@ -87,8 +87,7 @@ mod tests {
     #[test]
     fn an_unknown_option_is_refused_before_a_device_is_opened() {
         let check = |key, value, want: &str| {
-            let error =
-                create(&PluginOptions::new([(key, value)]).unwrap()).err().expect("an error").to_string();
+            let error = create(&PluginOptions::new([(key, value)]).unwrap()).unwrap_err().to_string();
             assert!(error.contains(want), "{error}");
         };
         check("adaptor", "x", "\"adaptor\" is not known; it takes: adapter, backend, ");

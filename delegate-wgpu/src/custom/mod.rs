@@ -165,6 +165,27 @@ pub struct WgpuOperand<'a> {
     pub info: TensorInfo<'a>,
 }
 
+impl fmt::Debug for WgpuNode<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WgpuNode")
+            .field("id", &self.view.id())
+            .field("op", self.view.op())
+            .field("version", &self.view.version())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WgpuOperand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WgpuOperand")
+            .field("id", &self.info.id())
+            .field("name", &self.info.name())
+            .field("shape", self.shape)
+            .field("ty", &self.ty)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'a> WgpuNode<'a> {
     pub(crate) fn new(view: NodeView<'a>, max_workgroups: u32) -> Self {
         WgpuNode { view, max_workgroups }

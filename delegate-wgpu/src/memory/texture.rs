@@ -1,5 +1,6 @@
 //! Textures of the application as input tensors, without a copy through the CPU.
 
+use std::fmt;
 use std::sync::Arc;
 
 use delegraph_core::{Error, Result};
@@ -35,6 +36,12 @@ pub struct TextureInput {
     workgroups: [u32; 3],
     params: wgpu::Buffer,
     tensor: wgpu::Buffer,
+}
+
+impl fmt::Debug for TextureInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextureInput").field("spec", &self.spec).finish_non_exhaustive()
+    }
 }
 
 impl TextureInput {
