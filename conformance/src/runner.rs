@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use delegraph_core::error::Error;
 use delegraph_core::kernel::Placement;
@@ -82,7 +82,7 @@ impl Engine {
         if let Err((outcome, detail)) = ended {
             (result.outcome, result.detail) = (outcome, detail);
         }
-        result.ms = start.elapsed().as_secs_f64() * 1e3;
+        result.elapsed = start.elapsed();
         result
     }
 
@@ -137,8 +137,8 @@ impl Engine {
                 true => (Outcome::Error, ran(e, number).1),
                 false => ran(e, number),
             })?;
-            let us = start.elapsed().as_secs_f64() * 1e6;
-            result.us = Some(result.us.map_or(us, |least: f64| least.min(us)));
+            let time = start.elapsed();
+            result.time = Some(result.time.map_or(time, |least| least.min(time)));
             got.push(outputs(&interpreter).map_err(failed)?);
         }
         match refused {
@@ -175,7 +175,7 @@ impl Engine {
             contract::check(&self.backend, problem, &got, result);
         }
         if self.time_cpu && tests_delegate && own {
-            result.cpu_us = self.time(problem, Kernels::Optimized);
+            result.cpu_time = self.time(problem, Kernels::Optimized);
         }
         if tests_delegate && own && !result.op_claimed {
             let reason = result.reasons.first().cloned().unwrap_or_else(|| "computed while preparing".into());
@@ -215,25 +215,25 @@ impl Engine {
                 false => failed(e),
             })?;
             if self.backend.delegate.is_none() {
-                let us = start.elapsed().as_secs_f64() * 1e6;
-                result.cpu_us = Some(result.cpu_us.map_or(us, |least| least.min(us)));
+                let time = start.elapsed();
+                result.cpu_time = Some(result.cpu_time.map_or(time, |least| least.min(time)));
             }
             all.push(outputs(&interpreter).map_err(failed)?);
         }
         Ok(all)
     }
 
-    /// Returns the time of the fastest invocation on CPU kernels, in microseconds.
-    fn time(&self, problem: &Problem, kernels: Kernels) -> Option<f64> {
+    /// Returns the time of the fastest invocation on CPU kernels.
+    fn time(&self, problem: &Problem, kernels: Kernels) -> Option<Duration> {
         let mut interpreter = Backend::kernels(kernels).build(problem, None, None).ok()?;
         prepare(&mut interpreter, problem).ok()?;
-        let mut least: Option<f64> = None;
+        let mut least: Option<Duration> = None;
         for step in &problem.steps {
             feed(&mut interpreter, &step.feeds).ok()?;
             let start = Instant::now();
             interpreter.invoke().ok()?;
-            let us = start.elapsed().as_secs_f64() * 1e6;
-            least = Some(least.map_or(us, |least| least.min(us)));
+            let time = start.elapsed();
+            least = Some(least.map_or(time, |least| least.min(time)));
         }
         least
     }

@@ -62,7 +62,8 @@ fn report() -> Report {
                     format!("Conv2D(Conv2DParams {{ padding: Same, stride_w: {o}, stride_h: {t} }})");
                 result.ops = vec![format!("{op}:{version}")];
                 if matches!(outcome, Outcome::Pass | Outcome::Mismatch) {
-                    (result.us, result.cpu_us) = (Some(30.0 + (t * 40) as f64), Some(20.0 + (o * 90) as f64));
+                    let micros = |n: usize| Some(Duration::from_micros(n as u64));
+                    (result.time, result.cpu_time) = (micros(30 + t * 40), micros(20 + o * 90));
                     let mut errors = ErrorStats::exact(140, (0, 0));
                     let wrong = if outcome == Outcome::Mismatch { 3 } else { 0 };
                     errors.histogram = vec![0; BINS];
@@ -83,7 +84,7 @@ fn report() -> Report {
     report.device = "llvmpipe (LLVM 15.0.6, 256 bits), vulkan".into();
     report.baseline = "cpu".into();
     report.seed = Some(2026);
-    report.seconds = 61.0;
+    report.elapsed = Duration::from_secs(61);
     report.problems =
         vec!["unused line: [[known]] case = \"a/long_name_of_a_case_that_is_not_there_any_more\"".into()];
     report.command = format!("delegraph conformance --delegate '{library}'");

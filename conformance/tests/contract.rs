@@ -326,7 +326,7 @@ fn a_right_delegate_passes() {
     let result = run(Flaw::Nothing, PLAIN);
     assert_eq!((result.outcome, result.claimed, result.nodes), (Outcome::Pass, 1, 1), "{result:?}");
     assert_eq!(result.checks.len(), 12, "{:?}", result.checks);
-    assert!(result.us.is_some() && result.cpu_us.is_some());
+    assert!(result.time.is_some() && result.cpu_time.is_some());
     let errors = result.errors.unwrap();
     assert_eq!((errors.wrong, errors.elements), (0, 30));
 }

@@ -6,6 +6,7 @@
 
 mod backend;
 mod describe;
+pub(crate) mod durations;
 mod problem;
 mod result;
 mod statistics;

@@ -1,6 +1,10 @@
 //! The result of a case, as reports and worker processes transfer it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use super::durations;
 
 /// The outcome of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,15 +117,15 @@ pub struct CaseResult {
     /// Why other nodes are not claimed: `node 0 ADD v1: UnsupportedType: input 0 has type INT64`.
     #[serde(default)]
     pub reasons: Vec<String>,
-    /// The duration of the case in milliseconds.
-    #[serde(default)]
-    pub ms: f64,
-    /// Time of an invocation on the backend under test, in microseconds.
-    #[serde(default)]
-    pub us: Option<f64>,
-    /// Time of an invocation on the CPU kernels of the comparison, in microseconds.
-    #[serde(default)]
-    pub cpu_us: Option<f64>,
+    /// The duration of the case; in JSON `ms`, in milliseconds.
+    #[serde(default, rename = "ms", with = "durations::milliseconds")]
+    pub elapsed: Duration,
+    /// Time of the fastest invocation on the backend under test; in JSON `us`, in microseconds.
+    #[serde(default, rename = "us", with = "durations::optional_microseconds")]
+    pub time: Option<Duration>,
+    /// Time of the fastest invocation on the CPU kernels of the comparison; in JSON `cpu_us`, in microseconds.
+    #[serde(default, rename = "cpu_us", with = "durations::optional_microseconds")]
+    pub cpu_time: Option<Duration>,
     /// The differences of the worst output.
     #[serde(default)]
     pub errors: Option<ErrorStats>,
@@ -153,9 +157,9 @@ impl CaseResult {
             claimed: 0,
             op_claimed: false,
             reasons: Vec::new(),
-            ms: 0.0,
-            us: None,
-            cpu_us: None,
+            elapsed: Duration::ZERO,
+            time: None,
+            cpu_time: None,
             errors: None,
             checks: Vec::new(),
             known: None,
@@ -291,6 +295,7 @@ mod tests {
     #[test]
     fn results_survive_json() {
         let mut result = CaseResult::new("a/b", Outcome::Mismatch, "output 0");
+        (result.elapsed, result.time) = (Duration::from_millis(3), Some(Duration::from_nanos(120_123)));
         result.errors = Some(ErrorStats {
             output: 0,
             step: 1,
@@ -305,12 +310,13 @@ mod tests {
         });
         let text = serde_json::to_string(&result).unwrap();
         assert_eq!(serde_json::from_str::<CaseResult>(&text).unwrap(), result, "{text}");
+        assert!(text.contains(r#""ms":3.0,"us":120.123,"cpu_us":null"#), "{text}");
         for &outcome in Outcome::ALL {
             assert_eq!(Outcome::named(outcome.name()), Some(outcome));
             assert_eq!(serde_json::to_string(&outcome).unwrap(), format!("\"{}\"", outcome.name()));
         }
         // The format of older versions.
         let old = r#"{"case":"a","outcome":"pass","detail":"","ops":[],"types":[],"ms":1.5}"#;
-        assert_eq!(serde_json::from_str::<CaseResult>(old).unwrap().ms, 1.5);
+        assert_eq!(serde_json::from_str::<CaseResult>(old).unwrap().elapsed, Duration::from_micros(1500));
     }
 }

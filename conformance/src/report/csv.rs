@@ -1,8 +1,11 @@
 //! `results.csv`: one line per case.
 
+use std::time::Duration;
+
 use delegraph_core::printable_lines;
 
 use super::Report;
+use crate::engine::durations::{microseconds_of, milliseconds_of};
 
 /// Returns the results as a table with a header.
 pub fn csv(report: &Report) -> String {
@@ -11,7 +14,9 @@ pub fn csv(report: &Report) -> String {
          known\n",
     );
     for r in &report.results {
-        let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.3}"));
+        let time = |time: Option<Duration>| {
+            time.map_or(String::new(), |time| format!("{:.3}", microseconds_of(time)))
+        };
         let errors =
             |f: &dyn Fn(&crate::engine::ErrorStats) -> String| r.errors.as_ref().map_or(String::new(), f);
         let fields = [
@@ -20,15 +25,15 @@ pub fn csv(report: &Report) -> String {
             r.outcome.name().into(),
             r.ops.join(" "),
             r.types.join(" "),
-            format!("{:.3}", r.ms),
+            format!("{:.3}", milliseconds_of(r.elapsed)),
             r.detail.clone(),
             r.op.clone(),
             r.version.to_string(),
             r.ty.clone(),
             r.nodes.to_string(),
             r.claimed.to_string(),
-            number(r.us),
-            number(r.cpu_us),
+            time(r.time),
+            time(r.cpu_time),
             errors(&|e| format!("{:e}", e.max_abs)),
             errors(&|e| e.wrong.to_string()),
             errors(&|e| e.elements.to_string()),

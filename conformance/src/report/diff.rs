@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::Report;
+use crate::engine::durations::{self, microseconds_of};
 use crate::engine::{CaseResult, Outcome};
 
 /// The differences between two runs.
@@ -48,10 +50,19 @@ pub struct Change {
 pub struct Slower {
     /// Its name.
     pub case: String,
-    /// Microseconds in the first run.
-    pub before_us: f64,
-    /// Microseconds in the second run.
-    pub now_us: f64,
+    /// The time in the first run; in JSON `before_us`, in microseconds.
+    #[serde(rename = "before_us", serialize_with = "durations::serialize_microseconds")]
+    pub before: Duration,
+    /// The time in the second run; in JSON `now_us`, in microseconds.
+    #[serde(rename = "now_us", serialize_with = "durations::serialize_microseconds")]
+    pub now: Duration,
+}
+
+impl Slower {
+    /// Returns the second time relative to the first one.
+    fn ratio(&self) -> f64 {
+        self.now.as_secs_f64() / self.before.as_secs_f64()
+    }
 }
 
 /// The factor of the time relative to the CPU kernels above which a case counts as slower.
@@ -72,8 +83,7 @@ impl Diff {
             diff.add(was, result);
         }
         diff.gone = old.len();
-        let times = |s: &Slower| s.now_us / s.before_us;
-        diff.slower.sort_by(|a, b| times(b).total_cmp(&times(a)));
+        diff.slower.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
         diff
     }
 
@@ -96,14 +106,17 @@ impl Diff {
             (Some(Outcome::Unsupported), Outcome::Pass) => self.gained.push(change()),
             _ => {}
         }
-        let Some((was, before, now)) = was.and_then(|w| Some((w, w.us?, result.us?))) else { return };
+        let Some((was, before, now)) = was.and_then(|w| Some((w, w.time?, result.time?))) else { return };
         // A slower machine also slows down the CPU kernels.
-        let machine = match (was.cpu_us, result.cpu_us) {
-            (Some(before), Some(now)) if before > 0.0 => (now / before).max(1.0),
+        let machine = match (was.cpu_time, result.cpu_time) {
+            (Some(before), Some(now)) if !before.is_zero() => {
+                (now.as_secs_f64() / before.as_secs_f64()).max(1.0)
+            }
             _ => 1.0,
         };
-        if now > before * FACTOR * machine && now - before * machine > LEAST_US {
-            self.slower.push(Slower { case: result.case.clone(), before_us: before, now_us: now });
+        let [before_us, now_us] = [before, now].map(microseconds_of);
+        if now_us > before_us * FACTOR * machine && now_us - before_us * machine > LEAST_US {
+            self.slower.push(Slower { case: result.case.clone(), before, now });
         }
     }
 
@@ -147,11 +160,13 @@ impl Diff {
             }
         }
         for s in &self.slower {
-            let times = s.now_us / s.before_us;
+            let (before, now) = (microseconds_of(s.before), microseconds_of(s.now));
             let _ = writeln!(
                 text,
-                "{:13} {}  {:.0} µs → {:.0} µs ({times:.1} times)",
-                "slower", s.case, s.before_us, s.now_us
+                "{:13} {}  {before:.0} µs → {now:.0} µs ({:.1} times)",
+                "slower",
+                s.case,
+                s.ratio()
             );
         }
         text + &self.summary() + "\n"

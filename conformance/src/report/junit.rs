@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::{Report, escape};
 use crate::engine::{CaseResult, Outcome};
@@ -51,7 +52,7 @@ fn attributes(results: &[&CaseResult], problems: usize) -> String {
     let failures = count(&|r| r.is_failure() && wrong(r)) + problems;
     let errors = count(&|r| r.is_failure() && !wrong(r));
     let skipped = count(&|r| !r.is_failure() && r.outcome != Outcome::Pass);
-    let seconds = results.iter().map(|r| r.ms).sum::<f64>() / 1e3;
+    let seconds = results.iter().map(|r| r.elapsed).sum::<Duration>().as_secs_f64();
     format!(
         "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{seconds:.3}\"",
         results.len() + problems
@@ -66,7 +67,7 @@ fn test(text: &mut String, report: &Report, r: &CaseResult) {
         "    <testcase classname=\"{}\" name=\"{}\" time=\"{:.6}\"",
         escape(&class),
         escape(name),
-        r.ms / 1e3
+        r.elapsed.as_secs_f64()
     );
     let line = escape(r.detail.lines().next().unwrap_or_default());
     let _ = match (r.outcome, &r.known) {

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use delegraph_core::printable_lines;
 use delegraph_core::types::printable_json;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{CaseResult, Outcome};
+use crate::engine::{CaseResult, Outcome, durations};
 
 mod badge;
 mod csv;
@@ -48,9 +49,9 @@ pub struct Report {
     /// The seed of the built-in cases.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// The duration of the run in seconds.
-    #[serde(default)]
-    pub seconds: f64,
+    /// The duration of the run; in JSON `seconds`.
+    #[serde(default, rename = "seconds", with = "durations::seconds")]
+    pub elapsed: Duration,
     /// The number of cases.
     pub total: usize,
     /// The number of cases of each outcome.

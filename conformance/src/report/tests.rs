@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::engine::{BINS, Bad, ContractCheck, ErrorStats};
 
@@ -35,7 +37,9 @@ pub(crate) fn sample() -> Report {
             (result.inputs, result.outputs) = (vec!["float32 [2, 3]".into()], vec!["float32 [2, 3]".into()]);
             result.params = "AddParams { fused_activation_function: None } </dd><script>".into();
             result.ops = vec!["ADD:1".into()];
-            (result.us, result.cpu_us, result.ms) = (Some(120.0 + i as f64), Some(10.0), 3.5);
+            let micros = Duration::from_micros;
+            (result.time, result.cpu_time) = (Some(micros(120 + i as u64)), Some(micros(10)));
+            result.elapsed = micros(3500);
             result.errors = errors(usize::from(outcome == Outcome::Mismatch) * 2);
             if outcome == Outcome::Violation {
                 result.checks.push(ContractCheck {
@@ -56,7 +60,7 @@ pub(crate) fn sample() -> Report {
         baseline: "cpu".into(),
         corpus: None,
         seed: Some(7),
-        seconds: 12.5,
+        elapsed: Duration::from_millis(12_500),
         total: 0,
         counts: BTreeMap::new(),
         known: 0,
@@ -126,7 +130,8 @@ fn results_are_read_as_they_were_written() {
     let again = Report::read(&folder.join("results.json")).unwrap();
     assert_eq!(again.counts, report.counts);
     // NaN is not equal to itself.
-    let plain = |r: &Report| r.results.iter().map(|r| (r.case.clone(), r.outcome, r.us)).collect::<Vec<_>>();
+    let plain =
+        |r: &Report| r.results.iter().map(|r| (r.case.clone(), r.outcome, r.time)).collect::<Vec<_>>();
     assert_eq!(plain(&again), plain(&report));
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
     files.sort();
@@ -217,7 +222,7 @@ fn differences_between_two_runs() {
     set(&mut now, Outcome::Pass, Outcome::Timeout);
     set(&mut now, Outcome::Mismatch, Outcome::Pass);
     set(&mut now, Outcome::Unsupported, Outcome::Pass);
-    now.results.last_mut().unwrap().us = Some(1e4);
+    now.results.last_mut().unwrap().time = Some(Duration::from_millis(10));
     now.results.push(CaseResult::new("new/one", Outcome::Crash, "boom"));
     let diff = Diff::of(&before, &now);
     assert_eq!(diff.summary(), "2 new failures · 1 fixed · 1 supported now · 1 slower · 1 cases added");
@@ -228,7 +233,7 @@ fn differences_between_two_runs() {
     // Twice the time on a machine that is twice as slow is not slower.
     let mut slow = sample();
     for result in &mut slow.results {
-        (result.us, result.cpu_us) = (result.us.map(|t| t * 20.0), result.cpu_us.map(|t| t * 20.0));
+        (result.time, result.cpu_time) = (result.time.map(|t| t * 20), result.cpu_time.map(|t| t * 20));
     }
     assert!(Diff::of(&before, &slow).slower.is_empty());
 }

@@ -165,7 +165,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         Source::Suite { seed, .. } => Some(seed),
         Source::Corpus { .. } => None,
     };
-    report.seconds = start.elapsed().as_secs_f64();
+    report.elapsed = start.elapsed();
     report.command = command(arguments, &source);
     report.problems = expectations.apply(&mut report.results, &report.device, coverage);
     report.count();
@@ -306,7 +306,7 @@ impl Document for Report {
             "{} on {}{device} in {:.1} s\n{}",
             plural(self.total, "case"),
             self.delegate,
-            self.seconds,
+            self.elapsed.as_secs_f64(),
             self.summary()
         );
         if let Some(first) = bad.first() {

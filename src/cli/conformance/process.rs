@@ -103,7 +103,7 @@ impl<'o> Worker<'o> {
                 }
                 Err(lost) => {
                     let mut result = CaseResult::new(order.case.as_str(), Outcome::Timeout, "");
-                    result.ms = start.elapsed().as_secs_f64() * 1e3;
+                    result.elapsed = start.elapsed();
                     drop(running);
                     match lost {
                         Lost::Timeout => {

@@ -96,7 +96,7 @@ fn head(page: &mut String, report: &Report, title: &str) {
 fn tiles(page: &mut String, report: &Report) {
     let failures = report.failures().count();
     let claimed = report.results.iter().filter(|r| r.op_claimed).count();
-    let seconds = match report.seconds {
+    let seconds = match report.elapsed.as_secs_f64() {
         s if s < 90.0 => format!("{s:.1} s"),
         s => format!("{:.0} min", s / 60.0),
     };
@@ -151,7 +151,7 @@ fn stack(page: &mut String, report: &Report) {
     if report.results.iter().any(|r| r.errors.is_some()) {
         links.push(("errors", "largest differences"));
     }
-    if report.results.iter().any(|r| r.us.is_some() && r.cpu_us.is_some()) {
+    if report.results.iter().any(|r| r.time.is_some() && r.cpu_time.is_some()) {
         links.push(("times", "times"));
     }
     if report.of(Outcome::Unsupported) > 0 {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::pages::Pages;
 use super::plot;
+use crate::engine::durations::microseconds_of;
 use crate::engine::{CaseResult, Outcome};
 use crate::report::{Matrix, Report, escape};
 
@@ -137,8 +139,8 @@ fn link(r: &CaseResult) -> String {
 
 /// Returns the time of the backend under test, relative to the CPU kernels.
 fn times_ratio(r: &CaseResult) -> Option<f64> {
-    let (us, cpu) = (r.us?, r.cpu_us?);
-    (us > 0.0 && cpu > 0.0).then(|| us / cpu)
+    let (time, cpu) = (r.time?, r.cpu_time?);
+    (!time.is_zero() && !cpu.is_zero()).then(|| time.as_secs_f64() / cpu.as_secs_f64())
 }
 
 /// Returns the median of [`times_ratio`] over the cases that were claimed.
@@ -168,16 +170,16 @@ pub(super) fn times(page: &mut String, report: &Report) {
         escape(&report.delegate),
         escape(baseline)
     );
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    let median = |mut values: Vec<Duration>| {
+        values.sort_unstable();
+        microseconds_of(values.get(values.len() / 2).copied().unwrap_or_default())
     };
     let mut rows: Vec<_> = ops
         .into_iter()
         .map(|(op, results)| {
             let ratio = median_ratio(results.iter().copied()).unwrap_or(1.0);
-            let us = median(results.iter().filter_map(|r| r.us).collect());
-            let cpu = median(results.iter().filter_map(|r| r.cpu_us).collect());
+            let us = median(results.iter().filter_map(|r| r.time).collect());
+            let cpu = median(results.iter().filter_map(|r| r.cpu_time).collect());
             (ratio, op, results.len(), us, cpu)
         })
         .collect();
