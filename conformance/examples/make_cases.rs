@@ -44,7 +44,8 @@ fn write(root: &Path, case: &Case) -> Result<(), String> {
     fs::write(folder.join("model.tflite"), model.bytes()).map_err(text)?;
     for step in 0..case.steps {
         for (n, (i, operand)) in case.fed().enumerate() {
-            let array = npy::write(operand.fed_type(), &operand.shape, &operand.fed_data(i, step))?;
+            let array = npy::write(operand.fed_type(), &operand.shape, &operand.fed_data(i, step))
+                .map_err(|e| e.to_string())?;
             fs::write(folder.join(format!("input_{step}_{n}.npy")), array).map_err(text)?;
         }
     }

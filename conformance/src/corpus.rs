@@ -13,7 +13,8 @@ use delegraph_core::{Model, ModelBytes, TensorType};
 use delegraph_interpreter::Interpreter;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Answers, CaseResult, Feed, GivenTolerance, Outcome, Problem, Step};
+use crate::engine::{Answers, CaseFailure, CaseResult, Feed, GivenTolerance, Outcome, Problem, Step};
+use crate::error::Error;
 use crate::npy::{self, Array};
 use crate::runner::{ContractChecks, Engine, answer};
 
@@ -68,9 +69,9 @@ pub fn run(folder: &Path, name: &str, engine: &Engine) -> CaseResult {
 /// Reads the case in `folder`.
 ///
 /// # Errors
-/// The error, as the result of the case.
-pub fn load(folder: &Path, name: &str) -> Result<Problem, (Outcome, String)> {
-    let invalid = |text: String| (Outcome::Invalid, text);
+/// The outcome of a case that cannot be read.
+pub fn load(folder: &Path, name: &str) -> Result<Problem, CaseFailure> {
+    let invalid = |text: String| CaseFailure::new(Outcome::Invalid, text);
     let read = |file: &Path| {
         read_regular(folder.join(file)).map_err(|e| invalid(format!("{}: {e}", folder.join(file).display())))
     };
@@ -80,7 +81,7 @@ pub fn load(folder: &Path, name: &str) -> Result<Problem, (Outcome, String)> {
     };
     let bytes = ModelBytes::new(read(Path::new("model.tflite"))?);
     let model = Model::from_bytes_named(bytes, folder.join("model.tflite"))
-        .map_err(|e| (crate::engine::outcome_of(&e), e.to_string()))?;
+        .map_err(|e| CaseFailure::new(crate::engine::outcome_of(&e), e.to_string()))?;
     let places = Places::of(&model, case.signature.as_deref()).map_err(invalid)?;
     let mut steps = Vec::new();
     for number in 0usize.. {
@@ -166,32 +167,31 @@ impl Places {
 /// none, those that the reference kernels compute.
 ///
 /// # Errors
-/// The reason why outputs cannot be computed, or a file cannot be written.
-pub fn write(problem: &Problem, folder: &Path) -> Result<(), String> {
+/// [`Error::Invalid`] and [`Error::Model`] if outputs cannot be computed, [`Error::Io`] if a file cannot be written.
+pub fn write(problem: &Problem, folder: &Path) -> Result<(), Error> {
     let steps = match &problem.answers {
         Answers::Given(_) => problem.steps.clone(),
-        _ => answer(problem)?,
+        _ => answer(problem).map_err(Error::invalid)?,
     };
-    let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
-    let put = |path: PathBuf, bytes: &[u8]| fs::write(&path, bytes).map_err(|e| failed(&path, e));
-    let interpreter = Interpreter::builder(problem.model.clone()).prepare_later().build();
-    let mut interpreter = interpreter.map_err(|e| e.to_string())?;
-    let places = Places::of(&problem.model, problem.signature.as_deref())?;
+    let put = |path: PathBuf, bytes: &[u8]| fs::write(&path, bytes).map_err(|e| Error::io(path, e));
+    let mut interpreter = Interpreter::builder(problem.model.clone()).prepare_later().build()?;
+    let places = Places::of(&problem.model, problem.signature.as_deref()).map_err(Error::invalid)?;
     if let Some(signature) = &problem.signature {
-        interpreter.select_signature(signature).map_err(|e| e.to_string())?;
+        interpreter.select_signature(signature)?;
     }
     for (number, step) in steps.iter().enumerate() {
         let folder = if number > 0 { folder.join(format!("step_{number}")) } else { folder.to_path_buf() };
-        fs::create_dir_all(&folder).map_err(|e| failed(&folder, e))?;
+        fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
         for feed in &step.feeds {
-            let ty = places.input_type(&problem.model, feed.input).ok_or("an input is not there")?;
-            let file =
-                array(ty, &feed.shape, &feed.bytes).map_err(|e| format!("input {}: {e}", feed.input))?;
+            let ty = places.input_type(&problem.model, feed.input);
+            let ty = ty.ok_or_else(|| Error::invalid("an input is not there"))?;
+            let file = array(ty, &feed.shape, &feed.bytes)
+                .map_err(|e| Error::invalid(format!("input {}: {e}", feed.input)))?;
             put(folder.join(format!("input_{}.npy", feed.input)), &file)?;
         }
         for (output, expected) in &step.expected {
             let file = array(expected.ty, &expected.shape, &expected.bytes)
-                .map_err(|e| format!("output {output}: {e}"))?;
+                .map_err(|e| Error::invalid(format!("output {output}: {e}")))?;
             put(folder.join(format!("expected_{output}.npy")), &file)?;
         }
     }
@@ -207,12 +207,12 @@ pub fn write(problem: &Problem, folder: &Path) -> Result<(), String> {
         origin: problem.name.clone(),
         ..Default::default()
     };
-    let text = serde_json::to_string_pretty(&case).map_err(|e| e.to_string())?;
+    let text = serde_json::to_string_pretty(&case).map_err(Error::invalid)?;
     put(folder.join("case.json"), text.as_bytes())
 }
 
 /// Returns a `.npy` file. Types that NumPy does not support are widened: BFLOAT16 to float32, packed integers to bytes.
-fn array(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
+fn array(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, Error> {
     match ty {
         TensorType::BFloat16 => {
             let wide = |c: &[u8; 2]| half::bf16::from_le_bytes(*c).to_f32().to_le_bytes();
@@ -259,11 +259,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("delegraph-no-case-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("case.json"), "{").unwrap();
-        let (outcome, text) = load(&folder, "x").unwrap_err();
-        assert_eq!(outcome, Outcome::Invalid);
-        assert!(text.contains("case.json"), "{text}");
+        let failure = load(&folder, "x").unwrap_err();
+        assert_eq!(failure.outcome, Outcome::Invalid);
+        assert!(failure.detail.contains("case.json"), "{failure}");
         fs::remove_file(folder.join("case.json")).unwrap();
-        assert!(load(&folder, "x").unwrap_err().1.contains("model.tflite"));
+        assert!(load(&folder, "x").unwrap_err().detail.contains("model.tflite"));
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -22,6 +22,7 @@ use regex::Regex;
 use serde::Deserialize;
 
 use crate::engine::{CaseResult, Outcome};
+use crate::error::Error;
 
 /// The cases that results are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,23 +127,26 @@ impl Expectations {
     /// Reads a file.
     ///
     /// # Errors
-    /// The defect and its place.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Self::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+    /// [`Error::Io`] if the file cannot be read, [`Error::Invalid`] with the defect and its place.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+        Self::parse(&text).map_err(|e| Error::invalid(format!("{}: {e}", path.display())))
     }
 
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// The defect.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
+    /// [`Error::Invalid`] with the defect.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let file: File = toml::from_str(text).map_err(Error::invalid)?;
         let lines = |kind: &str, entries: Vec<Entry>| {
             let numbered = entries.into_iter().enumerate();
             numbered
-                .map(|(i, entry)| Line::new(entry).map_err(|e| format!("[[{kind}]] number {}: {e}", i + 1)))
-                .collect::<Result<Vec<_>, _>>()
+                .map(|(i, entry)| {
+                    let at = |e| Error::invalid(format!("[[{kind}]] number {}: {e}", i + 1));
+                    Line::new(entry).map_err(at)
+                })
+                .collect::<Result<Vec<_>, Error>>()
         };
         Ok(Expectations { known: lines("known", file.known)?, must: lines("must", file.must)? })
     }
@@ -236,7 +240,7 @@ mod tests {
     #[test]
     fn invalid_files_of_expectations_are_errors() {
         let check = |text: &str, part: &str| {
-            let error = Expectations::parse(text).unwrap_err();
+            let error = Expectations::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         };
         check("[[known]]\ncase = 'a'", "reason");

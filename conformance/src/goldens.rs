@@ -12,6 +12,7 @@ use delegraph_interpreter::Interpreter;
 use serde::Deserialize;
 
 use crate::compare::{Comparison, Tolerance, compare, numbers};
+use crate::error::Error;
 use crate::npy::Array;
 
 /// All goldens.
@@ -135,10 +136,14 @@ pub struct Photo {
 
 impl Goldens {
     /// Reads the goldens of the repository at `root`.
-    pub fn read(root: &Path) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read, [`Error::Invalid`] if the index is invalid.
+    pub fn read(root: &Path) -> Result<Self, Error> {
         let folder = root.join("conformance/goldens");
-        let read = |name: &str| fs::read(folder.join(name)).map_err(|e| format!("{name}: {e}"));
-        let index = serde_json::from_slice(&read("index.json")?).map_err(|e| format!("index.json: {e}"))?;
+        let read = |name: &str| fs::read(folder.join(name)).map_err(|e| Error::io(name, e));
+        let index = serde_json::from_slice(&read("index.json")?);
+        let index = index.map_err(|e| Error::invalid(format!("index.json: {e}")))?;
         Ok(Goldens { index, samples: read("samples.bin")?, root: root.into() })
     }
 
@@ -151,35 +156,39 @@ impl Goldens {
         case: &Case,
         interpreter: &mut Interpreter,
         photo: Option<&Photo>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Error> {
         let series = match &case.inputs {
             Inputs::Series { file } => Some(self.series(file)?),
             _ => None,
         };
         for (i, invoke) in case.invokes.iter().enumerate() {
             for input in 0..interpreter.input_count() {
-                let tensor = interpreter.input_tensor(input).map_err(|e| e.to_string())?;
+                let tensor = interpreter.input_tensor(input)?;
                 let bytes = match &case.inputs {
                     Inputs::Seeded => seeded(tensor, self.index.seed, input, i),
                     Inputs::Photo { mapping } => {
-                        let photo = photo.ok_or("there is no photo")?;
-                        shrunk(photo, &tensor.shape, *mapping)?
+                        let photo = photo.ok_or_else(|| Error::invalid("there is no photo"))?;
+                        shrunk(photo, &tensor.shape, *mapping).map_err(Error::invalid)?
                     }
-                    Inputs::Series { .. } => entry(series.as_ref().ok_or("no series")?, i, tensor)?,
+                    Inputs::Series { .. } => {
+                        let series = series.as_ref().ok_or_else(|| Error::invalid("no series"))?;
+                        entry(series, i, tensor).map_err(Error::invalid)?
+                    }
                 };
-                interpreter.set_input_bytes(input, &bytes).map_err(|e| e.to_string())?;
+                interpreter.set_input_bytes(input, &bytes)?;
             }
-            interpreter.invoke().map_err(|e| e.to_string())?;
+            interpreter.invoke()?;
             if interpreter.output_count() != invoke.outputs.len() {
-                return Err(format!(
+                return Err(Error::invalid(format!(
                     "{} outputs, expected {}",
                     interpreter.output_count(),
                     invoke.outputs.len()
-                ));
+                )));
             }
             for (o, expected) in invoke.outputs.iter().enumerate() {
-                let tensor = interpreter.output_tensor(o).map_err(|e| e.to_string())?;
-                self.compare(expected, tensor).map_err(|e| format!("invoke {i}, output {o}: {e}"))?;
+                let tensor = interpreter.output_tensor(o)?;
+                let at = |e| Error::invalid(format!("invoke {i}, output {o}: {e}"));
+                self.compare(expected, tensor).map_err(at)?;
             }
         }
         Ok(())
@@ -213,9 +222,9 @@ impl Goldens {
         Err(format!("largest difference {:e}, allowed {allowed:e}", result.max_abs))
     }
 
-    fn series(&self, file: &str) -> Result<Array, String> {
-        let bytes = fs::read(self.root.join(file)).map_err(|e| format!("{file}: {e}"))?;
-        Array::parse(&bytes).map_err(|e| format!("{file}: {e}"))
+    fn series(&self, file: &str) -> Result<Array, Error> {
+        let bytes = fs::read(self.root.join(file)).map_err(|e| Error::io(file, e))?;
+        Array::parse(&bytes).map_err(|e| Error::invalid(format!("{file}: {e}")))
     }
 }
 
@@ -266,7 +275,7 @@ fn entry(series: &Array, i: usize, tensor: &RuntimeTensor) -> Result<Vec<u8>, St
     let entries = series.shape.first().copied().unwrap_or(0);
     let all = match series.clone().into_bytes(tensor.ty) {
         Ok(bytes) => bytes,
-        Err(mismatch) => quantized(series, tensor).ok_or(mismatch)?,
+        Err(mismatch) => quantized(series, tensor).ok_or_else(|| mismatch.to_string())?,
     };
     let size = all.len().checked_div(entries).ok_or("the series is empty")?;
     all.chunks(size.max(1))

@@ -28,7 +28,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::cases::{self, Case};
 use crate::compare::Arithmetic;
-use crate::engine::{Backend, MakeDelegate, Outcome, Problem};
+use crate::engine::{Backend, CaseFailure, MakeDelegate, Outcome, Problem};
+use crate::error::Error;
 use crate::expectations::{Coverage, Expectations};
 use crate::runner::{ContractChecks, Engine};
 
@@ -151,7 +152,7 @@ impl Suite {
     ///
     /// # Errors
     /// The defect of the expectations.
-    fn trials(self) -> std::result::Result<Vec<Trial>, String> {
+    fn trials(self) -> std::result::Result<Vec<Trial>, Error> {
         let expectations = match &self.expectations {
             Some(path) => Expectations::read(path)?,
             None => Expectations::default(),
@@ -188,7 +189,9 @@ fn check(
     case: &Case,
     checks: ContractChecks,
 ) -> std::result::Result<(), Failed> {
-    let make = || Problem::of_case(case, engine.backend.arithmetic).map_err(|e| (Outcome::Invalid, e));
+    let make = || {
+        Problem::of_case(case, engine.backend.arithmetic).map_err(|e| CaseFailure::new(Outcome::Invalid, e))
+    };
     let mut result = [engine.run_made(&case.name, make, checks)];
     let problems = expectations.apply(&mut result, &engine.backend.device, Coverage::Partial);
     let [result] = result;

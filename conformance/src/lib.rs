@@ -7,6 +7,7 @@ pub mod compare;
 pub mod contract;
 pub mod corpus;
 pub mod engine;
+mod error;
 pub mod expectations;
 pub mod goldens;
 pub mod harness;
@@ -15,3 +16,5 @@ pub mod output;
 pub mod report;
 pub mod runner;
 pub mod seeded;
+
+pub use error::Error;

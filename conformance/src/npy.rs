@@ -4,6 +4,7 @@ use delegraph_core::TensorType;
 use delegraph_core::kernel::Strings;
 use npyz::{NpyHeader, TypeChar};
 
+use crate::error::Error;
 use crate::output::Output;
 
 /// An array of numbers or strings.
@@ -17,20 +18,23 @@ pub struct Array {
 
 impl Array {
     /// Reads a `.npy` file.
-    pub fn parse(file: &[u8]) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for other files, and for arrays that are not supported.
+    pub fn parse(file: &[u8]) -> Result<Self, Error> {
         let mut data = file;
-        let npy = NpyHeader::from_reader(&mut data).map_err(|e| e.to_string())?;
+        let npy = NpyHeader::from_reader(&mut data).map_err(Error::invalid)?;
         let shape: Vec<usize> = npy
             .shape()
             .iter()
             .map(|&d| usize::try_from(d))
             .collect::<Result<_, _>>()
-            .map_err(|e| e.to_string())?;
+            .map_err(Error::invalid)?;
         if npy.order() != npyz::Order::C && shape.iter().filter(|&&d| d > 1).count() > 1 {
-            return Err("the array is in Fortran order; save it in C order".into());
+            return Err(Error::invalid("the array is in Fortran order; save it in C order"));
         }
         let npyz::DType::Plain(dtype) = npy.dtype() else {
-            return Err("arrays of records are not supported".into());
+            return Err(Error::invalid("arrays of records are not supported"));
         };
         use TensorType::*;
         let ty = match (dtype.type_char(), dtype.size_field()) {
@@ -49,16 +53,16 @@ impl Array {
             (TypeChar::Complex, 8) => Complex64,
             (TypeChar::Complex, 16) => Complex128,
             (TypeChar::ByteStr | TypeChar::UnicodeStr, _) => String,
-            _ => return Err(format!("arrays of {} are not supported", npy.dtype().descr())),
+            _ => return Err(Error::invalid(format!("arrays of {} are not supported", npy.dtype().descr()))),
         };
         if npy.dtype().descr().contains('>') {
-            return Err("the array is big-endian".into());
+            return Err(Error::invalid("the array is big-endian"));
         }
         let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
         let width = npy.dtype().num_bytes();
         let size = elements.zip(width).and_then(|(n, width)| n.checked_mul(width));
-        let bytes =
-            size.and_then(|size| data.get(..size)).ok_or("the file is shorter than its shape needs")?;
+        let short = || Error::invalid("the file is shorter than its shape needs");
+        let bytes = size.and_then(|size| data.get(..size)).ok_or_else(short)?;
         match ty {
             String => {
                 let text = dtype.type_char() == TypeChar::UnicodeStr;
@@ -74,8 +78,11 @@ impl Array {
     }
 
     /// Creates an array of strings.
-    pub fn strings<S: AsRef<[u8]>>(shape: Vec<usize>, strings: &[S]) -> Result<Self, String> {
-        let bytes = Strings::encode(strings.iter().map(AsRef::as_ref)).map_err(|e| e.to_string())?;
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the strings are too long for a tensor.
+    pub fn strings<S: AsRef<[u8]>>(shape: Vec<usize>, strings: &[S]) -> Result<Self, Error> {
+        let bytes = Strings::encode(strings.iter().map(AsRef::as_ref)).map_err(Error::invalid)?;
         Ok(Array { shape, ty: TensorType::String, bytes })
     }
 
@@ -95,7 +102,10 @@ impl Array {
     }
 
     /// Returns the bytes for a tensor of type `ty`, packed if several elements of the type share a byte.
-    pub fn into_bytes(self, ty: TensorType) -> Result<Vec<u8>, String> {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the array has another type.
+    pub fn into_bytes(self, ty: TensorType) -> Result<Vec<u8>, Error> {
         if self.ty == ty {
             return Ok(self.bytes);
         }
@@ -114,7 +124,7 @@ impl Array {
                 let narrow = |c: &[u8; 4]| half::bf16::from_f32(f32::from_le_bytes(*c)).to_le_bytes();
                 Ok(self.bytes.as_chunks::<4>().0.iter().flat_map(narrow).collect())
             }
-            _ => Err(format!("the array is {}, the input {ty}", self.ty)),
+            _ => Err(Error::invalid(format!("the array is {}, the input {ty}", self.ty))),
         }
     }
 }
@@ -123,8 +133,8 @@ impl Array {
 ///
 /// # Errors
 /// The elements are not strings.
-pub fn write_strings(shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let strings = Strings::parse(bytes).map_err(|e| e.to_string())?;
+pub fn write_strings(shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let strings = Strings::parse(bytes).map_err(Error::invalid)?;
     let width = strings.iter().map(<[u8]>::len).max().unwrap_or(0).max(1);
     let padded = strings.iter().flat_map(|s| s.iter().copied().chain(std::iter::repeat(0)).take(width));
     Ok(file(&format!("|S{width}"), shape, padded.collect()))
@@ -148,7 +158,7 @@ fn utf8(points: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// NumPy does not support the type.
-pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, String> {
+pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, Error> {
     use TensorType::*;
     let descr = match ty {
         Float16 => "<f2",
@@ -169,7 +179,7 @@ pub fn write(ty: TensorType, shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, S
         UInt64 => "<u8",
         // The serialised strings as one row of bytes.
         String => "|u1",
-        _ => return Err(format!("arrays of {ty} are not supported")),
+        _ => return Err(Error::invalid(format!("arrays of {ty} are not supported"))),
     };
     let mut dims = shape.to_vec();
     let mut data = bytes.to_vec();

@@ -11,7 +11,9 @@ use delegraph_interpreter::Interpreter;
 
 use crate::compare::shown;
 use crate::contract;
-use crate::engine::{Answers, Backend, CaseResult, ContractCheck, Kernels, Outcome, Problem, Step};
+use crate::engine::{
+    Answers, Backend, CaseFailure, CaseResult, ContractCheck, Kernels, Outcome, Problem, Step,
+};
 use crate::engine::{describe, failed, feed, invalid, judge, outputs, panic_text, prepare, ran};
 use crate::output::Output;
 
@@ -56,7 +58,7 @@ impl Engine {
     pub fn run_made<P: Borrow<Problem>>(
         &self,
         name: &str,
-        make: impl FnOnce() -> Result<P, (Outcome, String)>,
+        make: impl FnOnce() -> Result<P, CaseFailure>,
         checks: ContractChecks,
     ) -> CaseResult {
         let mut result = CaseResult::new(name, Outcome::Pass, "");
@@ -68,7 +70,7 @@ impl Engine {
                 describe(problem.borrow(), &mut result);
                 self.run_into(problem.borrow(), checks, &mut result)
             }
-            Err(why) => Err(why.clone()),
+            Err(failure) => Err((failure.outcome, failure.detail.clone())),
         }));
         drop(shared);
         let mut ended =

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::contract::CHECKS;
-use delegraph_conformance::engine::{Backend, CaseResult, Outcome, Problem};
+use delegraph_conformance::engine::{Backend, CaseFailure, CaseResult, Outcome, Problem};
 use delegraph_conformance::runner::{ContractChecks, Engine};
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::binary::AddParams;
@@ -294,7 +294,7 @@ fn run_on(backend: Backend, case: &str) -> CaseResult {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     let case =
         CASES.get_or_init(|| cases::suite(cases::DEFAULT_SEED)).iter().find(|c| c.name == case).unwrap();
-    let make = || Problem::of_case(case, Arithmetic::Ieee).map_err(|e| (Outcome::Invalid, e));
+    let make = || Problem::of_case(case, Arithmetic::Ieee).map_err(|e| CaseFailure::new(Outcome::Invalid, e));
     let result = Engine::new(backend).run_made(&case.name, make, ContractChecks::Run);
     assert_eq!(result.case, case.name);
     result

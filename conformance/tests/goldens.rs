@@ -31,7 +31,7 @@ const WHOLLY_ON_GPU: [&str; 7] = [
 fn main() -> Result<(), String> {
     let arguments = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the crate is in a workspace")?;
-    let goldens: &'static Goldens = Box::leak(Box::new(Goldens::read(root)?));
+    let goldens: &'static Goldens = Box::leak(Box::new(Goldens::read(root).map_err(|e| e.to_string())?));
     let files = Arc::new(Files { cache: cache(), root: root.into(), photo: OnceLock::new() });
     let mut left_out: Vec<String> = Vec::new();
     if adapters().is_empty() {
@@ -89,7 +89,7 @@ fn check(
             return Err(format!("node {} ({}) is on the CPU: {:?}", node.node.0, node.op, node.rejections));
         }
     }
-    goldens.check(case, &mut interpreter, photo)
+    goldens.check(case, &mut interpreter, photo).map_err(|e| e.to_string())
 }
 
 fn with_delegate(builder: InterpreterBuilder, delegate: &str) -> Result<InterpreterBuilder, String> {

@@ -237,7 +237,7 @@ impl Entry {
                 let path = path.unwrap_or(Path::new("")).display();
                 Failure::invalid(format!("{path}: {}: {e}", self.describe(i)))
             };
-            let bytes = array.into_bytes(ty).map_err(at)?;
+            let bytes = array.into_bytes(ty).map_err(|e| at(e.to_string()))?;
             interpreter.set_input_bytes(i, &bytes).map_err(|e| at(e.to_string()))?;
         }
         Ok(Filled { files, causes })
@@ -308,7 +308,7 @@ fn read(path: &Path, ty: TensorType, shape: &Shape) -> Result<Array, Failure> {
             String::from_utf8(file).map_err(|_| invalid("neither a .npy file nor UTF-8 text".into()))?;
         let lines: Vec<&str> = text.lines().collect();
         let shape = if shape.elements() == lines.len() { shape.to_vec() } else { vec![lines.len()] };
-        return Array::strings(shape, &lines).map_err(invalid);
+        return Array::strings(shape, &lines).map_err(|e| invalid(e.to_string()));
     }
     Array::parse(&file).map_err(|e| invalid(format!("not a usable .npy file: {e}")))
 }

@@ -15,5 +15,5 @@ pub use backend::{Backend, Kernels, MakeDelegate};
 pub(crate) use backend::{failed, feed, invalid, outcome_of, outputs, panic_text, prepare, ran};
 pub(crate) use describe::describe;
 pub use problem::{Answers, Feed, GivenTolerance, Problem, Step};
-pub use result::{BINS, Bad, CaseResult, ContractCheck, ErrorStats, Outcome};
+pub use result::{BINS, Bad, CaseFailure, CaseResult, ContractCheck, ErrorStats, Outcome};
 pub use statistics::{Rule, judge};

@@ -137,6 +137,24 @@ pub struct CaseResult {
     pub known: Option<String>,
 }
 
+/// The outcome of a case that has no problem to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error("{detail}")]
+pub struct CaseFailure {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The reason.
+    pub detail: String,
+}
+
+impl CaseFailure {
+    /// Creates a failure with this outcome and reason.
+    pub fn new(outcome: Outcome, detail: impl Into<String>) -> Self {
+        CaseFailure { outcome, detail: detail.into() }
+    }
+}
+
 impl CaseResult {
     /// Creates a result without details.
     pub fn new(case: impl Into<String>, outcome: Outcome, detail: impl Into<String>) -> Self {

@@ -11,6 +11,7 @@ use delegraph_core::types::printable_json;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{CaseResult, Outcome, durations};
+use crate::error::Error;
 
 mod badge;
 mod csv;
@@ -136,11 +137,11 @@ impl Report {
     /// Reads `results.json`.
     ///
     /// # Errors
-    /// The defect of the file.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let mut report: Report =
-            serde_json::from_slice(&text).map_err(|e| format!("{}: no results: {e}", path.display()))?;
+    /// [`Error::Io`] if the file cannot be read, [`Error::Invalid`] if it has no results.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read(path).map_err(|e| Error::io(path, e))?;
+        let mut report: Report = serde_json::from_slice(&text)
+            .map_err(|e| Error::invalid(format!("{}: no results: {e}", path.display())))?;
         report.count();
         Ok(report)
     }

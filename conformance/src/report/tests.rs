@@ -139,7 +139,7 @@ fn results_are_read_as_they_were_written() {
         files,
         ["badge.svg", "cases", "index.html", "junit.xml", "results.csv", "results.json", "support.md"]
     );
-    assert!(Report::read(&folder.join("badge.svg")).unwrap_err().contains("no results"));
+    assert!(Report::read(&folder.join("badge.svg")).unwrap_err().to_string().contains("no results"));
     fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -8,7 +8,7 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{Document, Output};
 
 pub(super) fn run(before: &Path, now: &Path, out: &Output) -> Result<Exit, Failure> {
-    let read = |path: &Path| Report::read(path).map_err(Failure::invalid);
+    let read = |path: &Path| Report::read(path).map_err(|e| Failure::invalid(e.to_string()));
     let diff = Diff::of(&read(before)?, &read(now)?);
     out.print(&diff)?;
     Ok(if diff.is_fine() { Exit::Fine } else { Exit::Failed })

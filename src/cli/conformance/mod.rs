@@ -116,8 +116,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         }
     };
     if let Some([name, folder]) = arguments.write_case.as_deref() {
-        let problem = source.problem(name).map_err(|(_, text)| {
-            Failure::new(Exit::Usage, format!("{name}: {text}")).with_help("`--list` prints the names")
+        let problem = source.problem(name).map_err(|failure| {
+            Failure::new(Exit::Usage, format!("{name}: {failure}")).with_help("`--list` prints the names")
         })?;
         corpus::write(&problem, folder.as_ref())
             .map_err(|e| Failure::new(Exit::Failed, format!("{name} cannot be written: {e}")))?;
@@ -151,7 +151,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     }
     let coverage = if orders.len() == count { Coverage::Complete } else { Coverage::Partial };
     let expectations = match &arguments.expectations {
-        Some(path) => Expectations::read(path).map_err(Failure::invalid)?,
+        Some(path) => Expectations::read(path).map_err(|e| Failure::invalid(e.to_string()))?,
         None => Expectations::default(),
     };
     let start = Instant::now();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::corpus;
-use delegraph_conformance::engine::{CaseResult, Outcome, Problem};
+use delegraph_conformance::engine::{CaseFailure, CaseResult, Outcome, Problem};
 use delegraph_conformance::runner::{ContractChecks, Engine};
 
 use crate::cli::failure::Failure;
@@ -56,12 +56,12 @@ impl Source {
     }
 
     /// Returns the case of this name.
-    pub(super) fn problem(&self, name: &str) -> Result<Problem, (Outcome, String)> {
+    pub(super) fn problem(&self, name: &str) -> Result<Problem, CaseFailure> {
         match self {
             Source::Suite { arithmetic, cases, places, .. } => {
                 let case = places.get(name).and_then(|&i| cases.get(i));
-                let case = case.ok_or_else(|| (Outcome::Invalid, "there is no such case".to_owned()))?;
-                Problem::of_case(case, *arithmetic).map_err(|e| (Outcome::Invalid, e))
+                let case = case.ok_or_else(|| CaseFailure::new(Outcome::Invalid, "there is no such case"))?;
+                Problem::of_case(case, *arithmetic).map_err(|e| CaseFailure::new(Outcome::Invalid, e))
             }
             Source::Corpus { root, .. } => {
                 let folder = if name.is_empty() { root.clone() } else { root.join(name) };
