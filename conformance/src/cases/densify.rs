@@ -21,3 +21,37 @@ pub(super) fn cases(out: &mut Vec<Case>) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
+
+    use super::*;
+
+    #[test]
+    fn ops_that_read_dense_data_reject_sparse_inputs() {
+        let sparsity = Sparsity {
+            traversal_order: vec![0],
+            block_map: Vec::new(),
+            levels: vec![Level::csr(&[0, 2], &[0, 3])],
+        };
+        let sparse = x(Float32, &[4]).constant().bytes(vec![0; 8]).sparse(sparsity);
+        for (op, inputs) in [
+            (Op::MAXIMUM, vec![sparse.clone(), x(Float32, &[4])]),
+            (Op::STABLEHLO_ADD, vec![x(Float32, &[4]), sparse.clone()]),
+            (Op::ABS, vec![sparse.clone()]),
+            (Op::SQUEEZE, vec![sparse]),
+        ] {
+            let case = Case::new(op, Params::None, inputs);
+            let model = case.build().unwrap();
+            let results = [
+                case.run(model.clone(), BuiltinOpResolver::new()),
+                case.run(model, ReferenceOpResolver::new()),
+            ];
+            for result in results {
+                let error = result.unwrap_err();
+                assert!(error.contains("only DENSIFY and weights of"), "{op:?}: {error}");
+            }
+        }
+    }
+}

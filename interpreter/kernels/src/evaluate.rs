@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use delegraph_core::BuiltinOp;
 use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::graph::{Node, TensorId};
 use delegraph_core::kernel::{
@@ -64,6 +65,7 @@ impl fmt::Debug for Environment<'_> {
 /// another number or type than the op's.
 pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInputs) -> Result<OutputShapes> {
     check_operands(node, tensors.len())?;
+    check_sparse(node, tensors)?;
     let Some(definition) = node.op().builtin().and_then(ops::definition) else {
         return Ok(OutputShapes::FromKernel);
     };
@@ -194,6 +196,33 @@ fn infer_context<'a>(node: &'a Node, tensors: &'a [RuntimeTensor], known: KnownI
         inputs: node.inputs().iter().map(|id| id.map(|id| input(&tensors[id.0]))).collect(),
         outputs: node.outputs().iter().map(|id| output(&tensors[id.0])).collect(),
     }
+}
+
+/// Returns whether the kernels of `op` read a sparse input `i`, or name it in an error.
+fn reads_sparse(op: BuiltinOp, i: usize) -> bool {
+    match op {
+        BuiltinOp::DENSIFY => i == 0,
+        BuiltinOp::FULLY_CONNECTED => i == 1,
+        // Weights and the projection.
+        BuiltinOp::LSTM | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => matches!(i, 1..=8 | 16),
+        _ => false,
+    }
+}
+
+/// Rejects sparse inputs of builtin ops whose kernels read dense data: a sparse tensor stores fewer elements than its
+/// shape has.
+fn check_sparse(node: &Node, tensors: &[RuntimeTensor]) -> Result<()> {
+    let Some(op) = node.op().builtin() else { return Ok(()) };
+    for (i, id) in node.inputs().iter().enumerate() {
+        let tensor = id.and_then(|id| tensors.get(id.0)).filter(|tensor| tensor.sparsity.is_some());
+        if let Some(tensor) = tensor.filter(|_| !reads_sparse(op, i)) {
+            return Err(Error::Unsupported(format!(
+                "sparse tensor \"{}\" as input {i}; only DENSIFY and weights of FULLY_CONNECTED and LSTM may be sparse",
+                tensor.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that all operands are among `tensors` tensors, and that no output is an input.
