@@ -553,6 +553,23 @@ def graphs():
                 x = graph.node(op, [x], [scaled(i + 1)], table, 3 if op == "TANH" else 2)
             graph.outputs(x)
             yield f"function_tables_{op}_{distinct}", model
+    # Sparse tensors as inputs of ops that read dense data.
+    for op, table, count in (("ADD", "AddOptions", 2), ("ABS", "AbsOptions", 1), ("SQUEEZE", "SqueezeOptions", 1), ("STABLEHLO_MAXIMUM", None, 2),
+        ("CONCATENATION", "ConcatenationOptions", 2), ("FULLY_CONNECTED", "FullyConnectedOptions", 2), ("TRANSPOSE", "TransposeOptions", 2),
+        ("CONV_2D", "Conv2DOptions", 2), ("GATHER", "GatherOptions", 2), ("WHERE", None, 1)):
+        for shape in [2, 3], [1, 1, 2, 3], [30000, 30000]:
+            model = Model()
+            graph = model.graph()
+            levels = [make("DimensionMetadata", format=0, denseSize=extent) for extent in shape[:-1]]
+            rows = math.prod(shape[:-1])
+            vectors = [make("Int32Vector", values=values) for values in ([0] + [1] * rows, [0])]
+            levels.append(make("DimensionMetadata", format=1, arraySegments=vectors[0], arrayIndices=vectors[1],
+                arraySegmentsType=schema.SparseIndexVector.Int32Vector, arrayIndicesType=schema.SparseIndexVector.Int32Vector))
+            order = list(range(len(shape)))
+            sparsity = make("SparsityParameters", traversalOrder=order, blockMap=[], dimMetadata=levels)
+            x = graph.tensor(shape, F32, f32(1), sparsity=sparsity)
+            graph.outputs(graph.node(op, [x] * count, [graph.tensor(shape)], table))
+            yield f"sparse_input_{op}_{len(shape)}_{shape[0]}", model
     yield "strings_long", one("TILE", [([1], STRING, strings(b"a" * 60000)), ints(17000)], [([1], STRING)])
     yield "strings_empty", one("TILE", [([1], STRING, strings(b"")), ints(200_000_000)], [([1], STRING)])
     for k, words in enumerate(((2, 4, MAX_I32, -5), (MAX_I32, 12, 12), (-1, 8), (2, 16, 12, 16))):
