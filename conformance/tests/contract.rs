@@ -420,8 +420,8 @@ fn versions_and_reasons() {
 fn memory_of_others() {
     noticed(Flaw::WritesInput, PLAIN, "ran", "wrote to its input 0");
     noticed(Flaw::WritesConstant, CONSTANT, "inputs", "a constant of the model");
-    noticed(Flaw::WritesBeyond, PLAIN, "bounds", "beside output 0");
-    noticed(Flaw::WritesBefore, PLAIN, "bounds", "beside output 0");
+    noticed(Flaw::WritesBeyond, PLAIN, "bounds", "next to output 0");
+    noticed(Flaw::WritesBefore, PLAIN, "bounds", "next to output 0");
     noticed(Flaw::AddsToOutput, PLAIN, "bounds", "held something else before");
 }
 

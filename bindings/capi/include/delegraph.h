@@ -578,9 +578,7 @@ dg_status dg_buffer_read(const dg_buffer *buffer, void *data, size_t bytes);
 // buffer. Null, or a resize to another size, restores the CPU's memory.
 //
 // `DG_INVALID_ARGUMENT` if there is no such input, or the buffer does not have its size.
-dg_status dg_interpreter_set_input_buffer(dg_interpreter *interpreter,
-                                          size_t input,
-                                          const dg_buffer *buffer);
+dg_status dg_interpreter_set_input_buffer(dg_interpreter *interpreter, size_t input, const dg_buffer *buffer);
 
 // Copies an output to a buffer at the end of every following run: on the device if a delegate kept it there. Null, or
 // a resize to another size, ends this.
@@ -590,9 +588,7 @@ dg_status dg_interpreter_set_output_buffer(dg_interpreter *interpreter, size_t o
 
 // Returns the buffer in which a delegate kept an output, with `dg_options_set_keep_outputs`; null if the output is in
 // the CPU's memory. Its data are valid until the next run. Deleted with `dg_buffer_delete`.
-dg_status dg_interpreter_output_buffer(const dg_interpreter *interpreter,
-                                       size_t output,
-                                       dg_buffer **buffer);
+dg_status dg_interpreter_output_buffer(const dg_interpreter *interpreter, size_t output, dg_buffer **buffer);
 
 // Summarizes the runners of the nodes, and the memory of the model. Prepares it if necessary.
 dg_status dg_interpreter_report(dg_interpreter *interpreter, dg_report *report);
@@ -612,10 +608,7 @@ dg_status dg_interpreter_delegate(dg_interpreter *interpreter, size_t delegate, 
 
 // Returns a failure of a delegate, whose nodes then run on the CPU: the name of the delegate and the message, texts to
 // be freed with `dg_text_free`. Either may be null.
-dg_status dg_interpreter_failure(dg_interpreter *interpreter,
-                                 size_t failure,
-                                 char **delegate,
-                                 char **message);
+dg_status dg_interpreter_failure(dg_interpreter *interpreter, size_t failure, char **delegate, char **message);
 
 // Explains the runner of each node of the model, the reasons of delegates, and what to support next. Returns the JSON
 // of `delegraph explain --json`, a text to be freed with `dg_text_free`. Prepares the model's first subgraph.

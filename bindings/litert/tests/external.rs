@@ -238,8 +238,11 @@ fn a_library_that_creates_no_delegate_is_an_error() {
         assert!(error.contains(message), "{options:?}: {error}");
     }
     let Some(library) = library() else { return };
-    // SAFETY: the file is not a library that is loaded.
-    let open = |path: &Path| unsafe { ExternalLibrary::open(path) }.expect_err("an error").to_string();
+    let open = |path: &Path| {
+        // SAFETY: the file is not a library that is loaded.
+        let opened = unsafe { ExternalLibrary::open(path) };
+        Error::external(opened.expect_err("an error")).chain()
+    };
     let bytes = std::fs::read(&library).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cut.so");
