@@ -40,7 +40,7 @@ mod tests {
             (Op::MAXIMUM, vec![sparse.clone(), x(Float32, &[4])]),
             (Op::STABLEHLO_ADD, vec![x(Float32, &[4]), sparse.clone()]),
             (Op::ABS, vec![sparse.clone()]),
-            (Op::WHERE, vec![sparse]),
+            (Op::FLOOR, vec![sparse]),
         ] {
             let case = Case::new(op, Params::None, inputs);
             let model = case.build().unwrap();
