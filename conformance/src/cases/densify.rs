@@ -24,6 +24,8 @@ pub(super) fn cases(out: &mut Vec<Case>) {
 
 #[cfg(test)]
 mod tests {
+    use delegraph_core::ops::LstmKernelType;
+    use delegraph_core::ops::lstm::LstmParams;
     use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 
     use super::*;
@@ -42,16 +44,27 @@ mod tests {
             (Op::ABS, vec![sparse.clone()]),
             (Op::FLOOR, vec![sparse]),
         ] {
-            let case = Case::new(op, Params::None, inputs);
-            let model = case.build().unwrap();
-            let results = [
-                case.run(model.clone(), BuiltinOpResolver::new()),
-                case.run(model, ReferenceOpResolver::new()),
-            ];
-            for result in results {
-                let error = result.unwrap_err();
-                assert!(error.contains("only DENSIFY and weights of"), "{op:?}: {error}");
-            }
+            rejected(Case::new(op, Params::None, inputs));
+        }
+        // The basic LSTM cell: input, previous output, weights, bias, state.
+        let levels = vec![Level::Dense { size: 4 }, Level::csr(&[0, 1, 1, 1, 1], &[0])];
+        let sparsity = Sparsity { traversal_order: vec![0, 1], block_map: Vec::new(), levels };
+        let weights = x(Float32, &[4, 2]).constant().bytes(vec![0; 4]).sparse(sparsity);
+        let row = || x(Float32, &[1, 1]);
+        let inputs = [row(), row(), weights, x(Float32, &[4]).constant(), row()];
+        let params = LstmParams::default()
+            .fused_activation_function(Activation::Tanh)
+            .kernel_type(LstmKernelType::Basic);
+        rejected(Case::new(Op::LSTM, params, inputs).outputs(vec![Output::of(Float32); 4]).version(2));
+    }
+
+    fn rejected(case: Case) {
+        let model = case.build().unwrap();
+        let results =
+            [case.run(model.clone(), BuiltinOpResolver::new()), case.run(model, ReferenceOpResolver::new())];
+        for result in results {
+            let error = result.unwrap_err();
+            assert!(error.contains("only DENSIFY and weights of"), "{:?}: {error}", case.op);
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use delegraph_core::BuiltinOp;
 use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::graph::{Node, TensorId};
 use delegraph_core::kernel::{
     AlignedBuffer, Host, InvokeContext, Kernel, Parallel, Placement, PrepareContext, RuntimeTensor,
 };
+use delegraph_core::ops::LstmKernelType;
 use delegraph_core::ops::{self, Declared, InferContext, InferTensor, InferredShape};
+use delegraph_core::{BuiltinOp, Params};
 use smallvec::SmallVec;
 
 /// The inputs whose values inference and [`Kernel::prepare`] may read.
@@ -199,12 +200,17 @@ fn infer_context<'a>(node: &'a Node, tensors: &'a [RuntimeTensor], known: KnownI
 }
 
 /// Returns whether the kernels of `op` read a sparse input `i`, or name it in an error.
-fn reads_sparse(op: BuiltinOp, i: usize) -> bool {
+fn reads_sparse(op: BuiltinOp, params: &Params, i: usize) -> bool {
+    let weights_or_projection = matches!(i, 1..=8 | 16);
     match op {
         BuiltinOp::DENSIFY => i == 0,
         BuiltinOp::FULLY_CONNECTED => i == 1,
-        // Weights and the projection.
-        BuiltinOp::LSTM | BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => matches!(i, 1..=8 | 16),
+        // The basic cell has one dense matrix.
+        BuiltinOp::LSTM => {
+            weights_or_projection
+                && !matches!(params, Params::Lstm(p) if p.kernel_type == LstmKernelType::Basic)
+        }
+        BuiltinOp::UNIDIRECTIONAL_SEQUENCE_LSTM => weights_or_projection,
         _ => false,
     }
 }
@@ -215,7 +221,7 @@ fn check_sparse(node: &Node, tensors: &[RuntimeTensor]) -> Result<()> {
     let Some(op) = node.op().builtin() else { return Ok(()) };
     for (i, id) in node.inputs().iter().enumerate() {
         let tensor = id.and_then(|id| tensors.get(id.0)).filter(|tensor| tensor.sparsity.is_some());
-        if let Some(tensor) = tensor.filter(|_| !reads_sparse(op, i)) {
+        if let Some(tensor) = tensor.filter(|_| !reads_sparse(op, node.params(), i)) {
             return Err(Error::Unsupported(format!(
                 "sparse tensor \"{}\" as input {i}; only DENSIFY and weights of FULLY_CONNECTED and LSTM may be sparse",
                 tensor.name
