@@ -98,7 +98,12 @@ fn verdict(wrong: &[String]) -> Result<(), Failed> {
 /// Returns whether the recorded LiteRT lacks the version of a node.
 fn is_newer(model: &Model) -> bool {
     let mut nodes = model.subgraphs().iter().flat_map(|subgraph| subgraph.nodes());
-    nodes.any(|node| matches!(node.op(), Op::Builtin(op) if !cases::versions(*op).contains(&node.version())))
+    let newer = |op: BuiltinOp, version| match cases::versions(op).last() {
+        Some(last) => version > *last,
+        // A new op. Releases list this one, but none registers it: it needs a verdict.
+        None => op != BuiltinOp::STABLEHLO_CBRT,
+    };
+    nodes.any(|node| matches!(node.op(), Op::Builtin(op) if newer(*op, node.version())))
 }
 
 fn check(case: &Case, resolver: &str, expected: &Expected) -> Result<(), String> {
