@@ -113,7 +113,7 @@ fn write_all(root: &Path, seed: u64, first: u64, count: u64) -> Result<(), Strin
 }
 
 fn check_all(root: &Path, seed: u64) -> Result<(), String> {
-    let expected = Expected::read(root)?;
+    let expected = Expected::read(root).map_err(|e| e.to_string())?;
     let mut out = std::io::stdout();
     for (name, entry) in &expected.entries {
         let cases::Recorded::Ran(wanted) = &entry.outcome else { continue };
@@ -166,7 +166,7 @@ fn run_on_wgpu(seed: u64, first: u64, count: u64) -> Result<(), String> {
 /// Returns the differences of all outputs, each with a description of the case.
 fn check(drawn: &Drawn, resolver: &str, wanted: &[cases::Computed]) -> Result<Vec<String>, String> {
     let case = drawn.as_case();
-    let model = case.build()?;
+    let model = case.build().map_err(|e| e.to_string())?;
     let about = about(case, &model);
     let found = compare(drawn, model, resolver, wanted);
     Ok(found.into_iter().map(|e| format!("{e} | {about}")).collect())

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn write(root: &Path, case: &Case) -> Result<(), String> {
-    let model = case.build()?;
+    let model = case.build().map_err(|e| e.to_string())?;
     let folder = root.join(&case.name);
     let text = |e: std::io::Error| e.to_string();
     fs::create_dir_all(&folder).map_err(text)?;

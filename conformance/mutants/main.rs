@@ -52,13 +52,13 @@ fn main() {
 }
 
 fn run(case: &Case) -> Result<Vec<Computed>, String> {
-    let run = || case.run(case.build()?, ReferenceOpResolver::new());
+    let run = || case.build().and_then(|model| case.run(model, ReferenceOpResolver::new())).map_err(|e| e.to_string());
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("panics".into()))
 }
 
 /// Whether every output equals that without the fault, within the requirements for CPUs.
 fn same(case: &Case, got: &[Computed], want: &[Computed]) -> Result<(), String> {
-    let check = case.check(&case.build()?, Arithmetic::Ieee);
+    let check = case.check(&case.build().map_err(|e| e.to_string())?, Arithmetic::Ieee);
     for (got, want) in got.iter().zip(want) {
         if (got.ty, &got.shape) != (want.ty, &want.shape) {
             return Err(format!("{} {} instead of {} {}", got.ty, got.shape, want.ty, want.shape));

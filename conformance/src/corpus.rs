@@ -171,7 +171,7 @@ impl Places {
 pub fn write(problem: &Problem, folder: &Path) -> Result<(), Error> {
     let steps = match &problem.answers {
         Answers::Given(_) => problem.steps.clone(),
-        _ => answer(problem).map_err(Error::invalid)?,
+        _ => answer(problem)?,
     };
     let put = |path: PathBuf, bytes: &[u8]| fs::write(&path, bytes).map_err(|e| Error::io(path, e));
     let mut interpreter = Interpreter::builder(problem.model.clone()).prepare_later().build()?;

@@ -22,6 +22,12 @@ pub enum Error {
         /// The defect and its place.
         message: String,
     },
+    /// An output differs from the expected one in its type, shape or number of elements, or beyond the tolerance.
+    #[error("{message}")]
+    Mismatch {
+        /// Both sides.
+        message: String,
+    },
     /// A model cannot be prepared or run.
     #[error(transparent)]
     Model(#[from] delegraph_core::Error),
@@ -30,6 +36,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(path: impl Into<PathBuf>, source: io::Error) -> Self {
         Error::Io { path: path.into(), source }
+    }
+
+    pub(crate) fn mismatch(message: impl fmt::Display) -> Self {
+        Error::Mismatch { message: message.to_string() }
     }
 
     pub(crate) fn invalid(message: impl fmt::Display) -> Self {

@@ -190,7 +190,8 @@ fn check(
     checks: ContractChecks,
 ) -> std::result::Result<(), Failed> {
     let make = || {
-        Problem::of_case(case, engine.backend.arithmetic).map_err(|e| CaseFailure::new(Outcome::Invalid, e))
+        Problem::of_case(case, engine.backend.arithmetic)
+            .map_err(|e| CaseFailure::new(Outcome::Invalid, e.to_string()))
     };
     let mut result = [engine.run_made(&case.name, make, checks)];
     let problems = expectations.apply(&mut result, &engine.backend.device, Coverage::Partial);

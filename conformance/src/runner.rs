@@ -291,7 +291,7 @@ fn compare(
     let got = got.get(i).ok_or_else(missing)?;
     // Files do not declare quantization; the model does.
     let rule = problem.rule(got.ty, got.quantized);
-    let stats = judge(got, want, rule, (i, step)).map_err(|e| (Outcome::Mismatch, e))?;
+    let stats = judge(got, want, rule, (i, step)).map_err(|e| (Outcome::Mismatch, e.to_string()))?;
     let allowed = stats.allowed.map_or(String::new(), |a| format!(", allowed {}", shown(a)));
     let mut ended = Ok(());
     if stats.wrong > 0 {
@@ -316,10 +316,10 @@ fn compare(
 ///
 /// # Errors
 /// The reason why the reference kernels do not run it.
-pub fn answer(problem: &Problem) -> Result<Vec<Step>, String> {
+pub fn answer(problem: &Problem) -> Result<Vec<Step>, crate::Error> {
     let engine = Engine::new(Backend::kernels(Kernels::Reference));
-    let all =
-        engine.oracle(problem, &mut CaseResult::new("", Outcome::Pass, "")).map_err(|(_, detail)| detail)?;
+    let all = engine.oracle(problem, &mut CaseResult::new("", Outcome::Pass, ""));
+    let all = all.map_err(|(_, detail)| crate::Error::invalid(detail))?;
     let with = |(step, outputs): (&Step, Vec<Output>)| Step {
         feeds: step.feeds.clone(),
         expected: outputs.into_iter().enumerate().collect(),

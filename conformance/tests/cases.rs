@@ -61,7 +61,7 @@ const ALL_BUT_FLOAT32: &[TensorType] = TensorType::ALL.split_at(1).1;
 fn main() -> Result<(), String> {
     let arguments = Arguments::from_args();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/ops");
-    let expected = Arc::new(Expected::read(&folder)?);
+    let expected = Arc::new(Expected::read(&folder).map_err(|e| e.to_string())?);
     let cases = Arc::new(cases::all());
     let families: BTreeSet<&str> = cases.iter().filter_map(|c| c.name.split('/').next()).collect();
     let mut trials = Vec::new();
@@ -107,12 +107,16 @@ fn is_newer(model: &Model) -> bool {
 }
 
 fn check(case: &Case, resolver: &str, expected: &Expected) -> Result<(), String> {
-    let model = case.build()?;
+    let model = case.build().map_err(|e| e.to_string())?;
     let Some(entry) = expected.entries.get(&case.name) else {
         return match case.verdict {
             // For versions that the recorded LiteRT lacks.
-            Verdict::NotCompared(_) => case.run(model, ReferenceOpResolver::new()).map(|_| ()),
-            _ if is_newer(&model) => case.run(model, ReferenceOpResolver::new()).map(|_| ()),
+            Verdict::NotCompared(_) => {
+                case.run(model, ReferenceOpResolver::new()).map(|_| ()).map_err(|e| e.to_string())
+            }
+            _ if is_newer(&model) => {
+                case.run(model, ReferenceOpResolver::new()).map(|_| ()).map_err(|e| e.to_string())
+            }
             _ => Err("LiteRT has not run it: `make goldens`".into()),
         };
     };
@@ -129,7 +133,7 @@ fn check(case: &Case, resolver: &str, expected: &Expected) -> Result<(), String>
             Err(format!("LiteRT does not run it ({why}), and the case does not declare that"))
         }
         (verdict, Recorded::Ran(wanted)) => {
-            let outputs = outputs?;
+            let outputs = outputs.map_err(|e| e.to_string())?;
             if outputs.len() != wanted.len() {
                 return Err(format!("{} outputs, expected {}", outputs.len(), wanted.len()));
             }

@@ -294,7 +294,10 @@ fn run_on(backend: Backend, case: &str) -> CaseResult {
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     let case =
         CASES.get_or_init(|| cases::suite(cases::DEFAULT_SEED)).iter().find(|c| c.name == case).unwrap();
-    let make = || Problem::of_case(case, Arithmetic::Ieee).map_err(|e| CaseFailure::new(Outcome::Invalid, e));
+    let make = || {
+        Problem::of_case(case, Arithmetic::Ieee)
+            .map_err(|e| CaseFailure::new(Outcome::Invalid, e.to_string()))
+    };
     let result = Engine::new(backend).run_made(&case.name, make, ContractChecks::Run);
     assert_eq!(result.case, case.name);
     result

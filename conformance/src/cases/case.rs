@@ -17,6 +17,7 @@ use delegraph_delegate_api::{Delegate, NodeReport, Policy, Runner};
 use delegraph_interpreter::{Interpreter, ResourceLimits};
 
 use super::operand::{Kind, Operand, growing, outside, quantum};
+use crate::Error;
 
 /// Memory limit of an interpreter that runs a case, in bytes: a mutation may request all memory of the machine.
 const MAX_MEMORY: usize = 1 << 30;
@@ -251,10 +252,10 @@ impl Case {
     /// Builds the model.
     ///
     /// # Errors
-    /// The reason why the case is invalid.
-    pub fn build(&self) -> Result<Model, String> {
+    /// The case is invalid.
+    pub fn build(&self) -> Result<Model, Error> {
         if let Some(Made(make)) = &self.made {
-            return make();
+            return make().map_err(Error::invalid);
         }
         let builder = match &self.model {
             Some(model) => model.clone(),
@@ -262,9 +263,11 @@ impl Case {
                 .called
                 .iter()
                 .cloned()
-                .fold(ModelBuilder::new().subgraph(self.graph()?), |m, g| m.subgraph(g)),
+                .fold(ModelBuilder::new().subgraph(self.graph().map_err(Error::invalid)?), |m, g| {
+                    m.subgraph(g)
+                }),
         };
-        builder.build().map_err(|e| e.to_string())
+        Ok(builder.build()?)
     }
 
     fn graph(&self) -> Result<SubgraphBuilder, String> {
@@ -403,20 +406,19 @@ impl Case {
     ///
     /// # Errors
     /// The interpreter's error.
-    pub fn run(&self, model: Model, resolver: impl OpResolver + 'static) -> Result<Vec<Computed>, String> {
-        let text = |e: delegraph_core::Error| e.to_string();
+    pub fn run(&self, model: Model, resolver: impl OpResolver + 'static) -> Result<Vec<Computed>, Error> {
         let limits = ResourceLimits::default().with_memory(MAX_MEMORY);
         let builder = Interpreter::builder(model).resolver(resolver).threads(1).limits(limits);
-        let mut interpreter = builder.build().map_err(text)?;
+        let mut interpreter = builder.build()?;
         let mut all = Vec::new();
         for step in 0..self.steps {
             for (position, (i, operand)) in self.fed().enumerate() {
                 let data = operand.fed_data(i, step);
-                interpreter.set_input_bytes(position, &data).map_err(text)?;
+                interpreter.set_input_bytes(position, &data)?;
             }
-            interpreter.invoke().map_err(text)?;
+            interpreter.invoke()?;
             for i in 0..interpreter.output_count() {
-                let t = interpreter.output_tensor(i).map_err(text)?;
+                let t = interpreter.output_tensor(i)?;
                 all.push(Computed {
                     ty: t.ty,
                     shape: t.shape.clone(),

@@ -6,8 +6,6 @@
 //! errors, within those allowed for the previous node, are added to its inputs. The largest change of an element in
 //! several such runs is the difference that results from allowed errors of the nodes.
 
-use std::string::String;
-
 use delegraph_core::{Model, ModelBuilder, Quantization, Shape, SubgraphBuilder, TensorId};
 use delegraph_interpreter::ReferenceOpResolver;
 
@@ -18,6 +16,7 @@ use super::mutant::{bases, symmetric_weights};
 use super::operand::{Kind, Operand, integers};
 use super::oracle::kind_of;
 use super::prelude::*;
+use crate::Error;
 use crate::compare::{self, Deviation, Tolerance, numbers};
 use crate::seeded::SplitMix64;
 
@@ -113,15 +112,16 @@ impl Chain {
         i: usize,
         [got, want]: [&Computed; 2],
         steps: u32,
-    ) -> Result<Option<Deviation>, String> {
+    ) -> Result<Option<Deviation>, Error> {
         if self.case.deviation(got, want, steps)?.is_none() {
             return Ok(None);
         }
         let allowed = self.amplified()?;
         let (Some(g), Some(w)) = (numbers(got.ty, &got.bytes), numbers(want.ty, &want.bytes)) else {
-            return Err("not numbers".into());
+            return Err(Error::mismatch("not numbers"));
         };
-        let allowed = allowed.get(i).filter(|a| a.len() == g.len()).ok_or("an output of other elements")?;
+        let allowed = allowed.get(i).filter(|a| a.len() == g.len());
+        let allowed = allowed.ok_or_else(|| Error::mismatch("an output of other elements"))?;
         let excused =
             |((&g, &w), &allowed): ((&f64, &f64), &f64)| if (g - w).abs() <= allowed { w } else { g };
         let left: Vec<f64> = g.iter().zip(&w).zip(allowed).map(excused).collect();
@@ -131,7 +131,7 @@ impl Chain {
     }
 
     /// Returns the change of each element of each output by errors of the nodes.
-    fn amplified(&self) -> Result<Vec<Vec<f64>>, String> {
+    fn amplified(&self) -> Result<Vec<Vec<f64>>, Error> {
         let exact = self.run(None)?;
         let mut allowed: Vec<Vec<f64>> = exact.iter().map(|v| vec![0.0; v.len()]).collect();
         for run in 0..RUNS {
@@ -147,7 +147,7 @@ impl Chain {
     }
 
     /// Runs node by node, and returns the outputs; adds errors if `errors` is set.
-    fn run(&self, mut errors: Option<&mut SplitMix64>) -> Result<Vec<Vec<f64>>, String> {
+    fn run(&self, mut errors: Option<&mut SplitMix64>) -> Result<Vec<Vec<f64>>, Error> {
         let mut values = Vec::new();
         for stage in &self.stages {
             let mut outputs = stage.run(&values)?;
@@ -157,14 +157,15 @@ impl Chain {
             }
             values.append(&mut outputs);
         }
-        let output = |&i: &usize| values.get(i).and_then(|v| numbers(v.ty, &v.bytes)).ok_or("not numbers");
-        Ok(self.outputs.iter().map(output).collect::<Result<_, _>>()?)
+        let output = |&i: &usize| values.get(i).and_then(|v| numbers(v.ty, &v.bytes));
+        let outputs = self.outputs.iter().map(output).collect::<Option<_>>();
+        outputs.ok_or_else(|| Error::mismatch("not numbers"))
     }
 }
 
 impl Stage {
     /// Runs the node alone.
-    fn run(&self, values: &[Value]) -> Result<Vec<Value>, String> {
+    fn run(&self, values: &[Value]) -> Result<Vec<Value>, Error> {
         let mut case = self.case.clone();
         for (operand, read) in case.inputs.iter_mut().zip(&self.reads) {
             if let (Some(operand), Some(value)) = (operand, read.and_then(|i| values.get(i))) {
@@ -438,7 +439,12 @@ mod tests {
             let reference = chain.case.run(model(), ReferenceOpResolver::new()).unwrap();
             assert_eq!(optimized.len(), chain.outputs.len());
             for (i, (got, want)) in optimized.iter().zip(&reference).enumerate() {
-                assert_eq!(chain.deviation(i, [got, want], 1), Ok(None), "{}, output {i}", chain.case.name);
+                assert_eq!(
+                    chain.deviation(i, [got, want], 1).unwrap(),
+                    None,
+                    "{}, output {i}",
+                    chain.case.name
+                );
                 let mut wrong = got.clone();
                 wrong.bytes.iter_mut().for_each(|byte| *byte = 255 - *byte);
                 refuted += usize::from(!matches!(chain.deviation(i, [&wrong, want], 1), Ok(None)));

@@ -63,7 +63,7 @@ mod tests {
         let results =
             [case.run(model.clone(), BuiltinOpResolver::new()), case.run(model, ReferenceOpResolver::new())];
         for result in results {
-            let error = result.unwrap_err();
+            let error = result.unwrap_err().to_string();
             assert!(error.contains("only DENSIFY and weights of"), "{:?}: {error}", case.op);
         }
     }

@@ -15,14 +15,16 @@ use crate::compare::numbers;
 
 impl Case {
     /// Returns the largest distances of two variants of output `i` from the result of real numbers (rounded to floats)
-    /// for the same operands: in steps of a quantized output, otherwise relative to the largest result. `None` if
-    /// nothing is quantized or a 16-bit float, or if the op does not compute with real numbers.
+    /// for the same operands: in steps of a quantized output, otherwise relative to the largest result before a fused
+    /// activation. `None` if nothing is quantized or a 16-bit float, or if the op does not compute with real numbers.
     pub fn from_real(&self, i: usize, outputs: [&Computed; 2]) -> Option<[f64; 2]> {
         let real = self.real_output(i)?;
         let quantization = self.outputs.get(i)?.quantization.as_ref().and_then(|q| q.scale_zero_point());
         // Mutants may have floats with a scale, which has no meaning.
         let quantization = quantization.filter(|_| !matches!(outputs[0].ty, Float32 | Float16 | BFloat16));
-        let largest = real.iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
+        // Errors of sums are relative to the sums, not to what an activation leaves of them.
+        let sums = self.without_activation().and_then(|case| case.real_output(i));
+        let largest = sums.as_ref().unwrap_or(&real).iter().fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
         let distance = |output: &Computed| {
             let elements = numbers(output.ty, &output.bytes)?;
             let (least, most) = integers(output.ty);
@@ -153,14 +155,18 @@ impl Case {
         self.is_single() && hybrid && (1..=TRIES).any(|seed| agrees(seed).is_some())
     }
 
+    /// Returns the case without its fused activation, if the op has one.
+    fn without_activation(&self) -> Option<Case> {
+        let mut case = self.clone();
+        let set = case.params.set("fused_activation_function", &ParamValue::Int(0));
+        (self.is_single() && set.is_ok()).then_some(case)
+    }
+
     /// Returns whether `off`, a difference of output `i`, is a rounding error of float sums that the fused activation
     /// clamps: at most 2^-20 of the largest sum. Outputs count across all steps.
     pub fn within_clamped_sums(&self, i: usize, off: f64) -> bool {
-        let mut case = self.clone();
-        if !self.is_single() || case.params.set("fused_activation_function", &ParamValue::Int(0)).is_err() {
-            return false;
-        }
         let largest = || {
+            let case = self.without_activation()?;
             let outputs = case.run(case.build().ok()?, ReferenceOpResolver::new()).ok()?;
             let output = outputs.get(i).filter(|output| output.ty.is_float())?;
             let sums = numbers(output.ty, &output.bytes)?;

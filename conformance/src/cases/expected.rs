@@ -7,6 +7,7 @@ use std::path::Path;
 use delegraph_core::{BuiltinOp, Shape, TensorType};
 
 use super::case::{Case, Computed};
+use crate::Error;
 use crate::compare::{Deviation, Tolerance, numbers};
 
 /// The outcome of one case in LiteRT.
@@ -47,11 +48,11 @@ impl Expected {
     ///
     /// # Errors
     /// A file is missing or damaged; the message names the place.
-    pub fn read(folder: &Path) -> Result<Self, String> {
-        let bytes = |name: &str| {
-            fs::read(folder.join(name)).map_err(|e| format!("{}: {e}", folder.join(name).display()))
+    pub fn read(folder: &Path) -> Result<Self, Error> {
+        let bytes = |name: &str| fs::read(folder.join(name)).map_err(|e| Error::io(folder.join(name), e));
+        let text = |name: &str| {
+            String::from_utf8(bytes(name)?).map_err(|e| Error::invalid(format_args!("{name}: {e}")))
         };
-        let text = |name: &str| String::from_utf8(bytes(name)?).map_err(|e| format!("{name}: {e}"));
         let outputs = bytes("outputs.bin")?;
         let mut expected = Expected::default();
         for (number, line) in text("index.tsv")?.lines().enumerate() {
@@ -59,13 +60,14 @@ impl Expected {
                 expected.litert = version.into();
                 continue;
             }
-            let (name, entry) =
-                entry(line, &outputs).map_err(|e| format!("index.tsv:{}: {e}", number + 1))?;
+            let (name, entry) = entry(line, &outputs)
+                .map_err(|e| Error::invalid(format_args!("index.tsv:{}: {e}", number + 1)))?;
             expected.entries.insert(name, entry);
         }
         for (number, line) in text("types.tsv")?.lines().enumerate() {
-            let (op, types) =
-                types(line).ok_or_else(|| format!("types.tsv:{}: not an op and types", number + 1))?;
+            let (op, types) = types(line).ok_or_else(|| {
+                Error::invalid(format_args!("types.tsv:{}: not an op and types", number + 1))
+            })?;
             expected.types.insert(op.0, types);
         }
         Ok(expected)
@@ -77,29 +79,25 @@ impl Case {
     /// Quantized outputs may differ by at most `steps` steps.
     ///
     /// # Errors
-    /// The difference.
-    pub fn agree(&self, got: &Computed, want: &Computed, steps: u32) -> Result<(), String> {
-        self.deviation(got, want, steps)?.map_or(Ok(()), |deviation| Err(deviation.to_string()))
+    /// The difference, as [`Error::Mismatch`].
+    pub fn agree(&self, got: &Computed, want: &Computed, steps: u32) -> Result<(), Error> {
+        self.deviation(got, want, steps)?.map_or(Ok(()), |deviation| Err(Error::mismatch(deviation)))
     }
 
     /// As [`Case::agree`]; returns the elements beyond the tolerance, if any.
     ///
     /// # Errors
-    /// Another type, shape or size, or other bytes of elements that are not numbers.
-    pub fn deviation(
-        &self,
-        got: &Computed,
-        want: &Computed,
-        steps: u32,
-    ) -> Result<Option<Deviation>, String> {
+    /// [`Error::Mismatch`]: another type, shape or size, or other bytes of elements that are not numbers.
+    pub fn deviation(&self, got: &Computed, want: &Computed, steps: u32) -> Result<Option<Deviation>, Error> {
         if (got.ty, &got.shape) != (want.ty, &want.shape) {
-            return Err(format!("{} {}, expected {} {}", got.ty, got.shape, want.ty, want.shape));
+            let sides = format_args!("{} {}, expected {} {}", got.ty, got.shape, want.ty, want.shape);
+            return Err(Error::mismatch(sides));
         }
         let (Some(g), Some(w)) = (numbers(got.ty, &got.bytes), numbers(want.ty, &want.bytes)) else {
-            return if got.bytes == want.bytes { Ok(None) } else { Err("other bytes".into()) };
+            return if got.bytes == want.bytes { Ok(None) } else { Err(Error::mismatch("other bytes")) };
         };
         if g.len() != w.len() {
-            return Err(format!("{} elements, expected {}", g.len(), w.len()));
+            return Err(Error::mismatch(format_args!("{} elements, expected {}", g.len(), w.len())));
         }
         // Data read as FLOAT32 may have been BFLOAT16.
         let narrow = self.data_type() == Some(TensorType::BFloat16) && got.ty == TensorType::Float32;

@@ -7,6 +7,7 @@ use delegraph_core::{BuiltinOp, Model, Op, TensorType};
 use serde::{Deserialize, Serialize};
 
 use super::statistics::Rule;
+use crate::Error;
 use crate::cases::Case;
 use crate::compare::{self, Arithmetic, Tolerance};
 use crate::output::Output;
@@ -91,7 +92,7 @@ impl Problem {
     ///
     /// # Errors
     /// The defect of the case.
-    pub fn of_case(case: &Case, arithmetic: Arithmetic) -> Result<Self, String> {
+    pub fn of_case(case: &Case, arithmetic: Arithmetic) -> Result<Self, Error> {
         let model = case.build()?;
         let version = case.versions(&model).into_iter().max().unwrap_or(1);
         let step = |step| {

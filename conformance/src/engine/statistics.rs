@@ -3,6 +3,7 @@
 use delegraph_core::TensorType;
 
 use super::result::{BINS, Bad, ErrorStats};
+use crate::Error;
 use crate::compare::{self, Tolerance, compare};
 use crate::npy::trimmed;
 use crate::output::Output;
@@ -20,16 +21,19 @@ pub enum Rule {
 /// Compares an output with the expected one; `place` is `(output, step)`.
 ///
 /// # Errors
-/// A difference in shape, type or strings.
-pub fn judge(got: &Output, want: &Output, rule: Rule, place: (usize, usize)) -> Result<ErrorStats, String> {
+/// [`Error::Mismatch`]: a difference in shape, type or strings.
+pub fn judge(got: &Output, want: &Output, rule: Rule, place: (usize, usize)) -> Result<ErrorStats, Error> {
     if got.shape != want.shape {
-        return Err(format!("output {} has shape {:?}, expected {:?}", place.0, got.shape, want.shape));
+        return Err(Error::mismatch(format_args!(
+            "output {} has shape {:?}, expected {:?}",
+            place.0, got.shape, want.shape
+        )));
     }
     if let (Some(got), Some(want)) = (got.strings(), want.strings()) {
         let same = got.iter().map(trimmed).eq(want.iter().map(trimmed));
         return match same {
             true => Ok(ErrorStats::exact(got.iter().count(), place)),
-            false => Err(format!("output {}: strings differ", place.0)),
+            false => Err(Error::mismatch(format_args!("output {}: strings differ", place.0))),
         };
     }
     if got.ty == want.ty && got.bytes == want.bytes {
@@ -42,7 +46,7 @@ pub fn judge(got: &Output, want: &Output, rule: Rule, place: (usize, usize)) -> 
     let (Some(g), Some(w)) = (got.numbers(), want.numbers()) else {
         return match got.bytes == want.bytes {
             true => Ok(ErrorStats::exact(want.shape.iter().product(), place)),
-            false => Err(format!("output {}: bytes differ ({})", place.0, want.ty)),
+            false => Err(Error::mismatch(format_args!("output {}: bytes differ ({})", place.0, want.ty))),
         };
     };
     let comparison = compare(&g, &w, tolerance);
@@ -84,9 +88,9 @@ fn checked(
     want: &Output,
     check: compare::Check,
     place: (usize, usize),
-) -> Result<ErrorStats, String> {
+) -> Result<ErrorStats, Error> {
     if got.ty != want.ty {
-        return Err(format!("output {} is {}, expected {}", place.0, got.ty, want.ty));
+        return Err(Error::mismatch(format_args!("output {} is {}, expected {}", place.0, got.ty, want.ty)));
     }
     let found = check.compare(want.ty, want.quantized, &got.bytes, &want.bytes);
     let mut stats = ErrorStats::exact(found.elements, place);
