@@ -61,7 +61,8 @@ impl Source {
             Source::Suite { arithmetic, cases, places, .. } => {
                 let case = places.get(name).and_then(|&i| cases.get(i));
                 let case = case.ok_or_else(|| CaseFailure::new(Outcome::Invalid, "there is no such case"))?;
-                Problem::of_case(case, *arithmetic).map_err(|e| CaseFailure::new(Outcome::Invalid, e.to_string()))
+                Problem::of_case(case, *arithmetic)
+                    .map_err(|e| CaseFailure::new(Outcome::Invalid, e.to_string()))
             }
             Source::Corpus { root, .. } => {
                 let folder = if name.is_empty() { root.clone() } else { root.join(name) };
