@@ -278,6 +278,10 @@ impl StridedCopy {
 
     /// Copies from the bytes of one tensor to the bytes of another.
     fn run(&self, from: &[u8], to: &mut [u8]) {
+        if let Some(rows) = self.rows() {
+            let [i, o] = self.start.map(|start| start * (self.bits / 8));
+            return rows.copy(&from[i..], &mut to[o..]);
+        }
         match self.bits {
             8 => self.elements::<1>(from, to),
             16 => self.elements::<2>(from, to),
@@ -286,6 +290,15 @@ impl StridedCopy {
             128 => self.elements::<16>(from, to),
             bits => self.nest.for_each(self.start, |[i, o]| set_packed(to, bits, o, packed(from, bits, i))),
         }
+    }
+
+    /// Returns the copy as one of rows of whole bytes, if it is one.
+    fn rows(&self) -> Option<ByteRows> {
+        let (&[(count, steps)], (size, [1, 1])) = (&*self.nest.outer, self.nest.inner) else { return None };
+        let width = (self.bits % 8 == 0).then_some(self.bits / 8)?;
+        let len = size.checked_mul(width)?;
+        let [from, to] = steps.map(|step| usize::try_from(step).ok()?.checked_mul(width));
+        (count > 0).then_some(ByteRows { count, len, steps: [from?, to?] })
     }
 
     fn elements<const W: usize>(&self, from: &[u8], to: &mut [u8]) {
@@ -338,6 +351,42 @@ impl StridedCopy {
     /// Calls `f` with the index read and the index written, for every element in order.
     pub(crate) fn for_each(&self, mut f: impl FnMut(usize, usize)) {
         self.nest.for_each(self.start, |[i, o]| f(i, o));
+    }
+}
+
+/// Rows of consecutive bytes.
+struct ByteRows {
+    count: usize,
+    /// Bytes of a row.
+    len: usize,
+    /// Bytes from row to row.
+    steps: [usize; 2],
+}
+
+impl ByteRows {
+    /// Copies the rows. Rows of the usual lengths are single moves of vectors.
+    fn copy(&self, from: &[u8], to: &mut [u8]) {
+        match self.len {
+            4 => self.copy_each(from, to, |from, to| to[..4].copy_from_slice(&from[..4])),
+            8 => self.copy_each(from, to, |from, to| to[..8].copy_from_slice(&from[..8])),
+            16 => self.copy_each(from, to, |from, to| to[..16].copy_from_slice(&from[..16])),
+            32 => self.copy_each(from, to, |from, to| to[..32].copy_from_slice(&from[..32])),
+            64 => self.copy_each(from, to, |from, to| to[..64].copy_from_slice(&from[..64])),
+            len => self.copy_each(from, to, |from, to| copy_bytes(&from[..len], &mut to[..len])),
+        }
+    }
+
+    #[inline(always)]
+    fn copy_each(&self, from: &[u8], to: &mut [u8], copy: impl Fn(&[u8], &mut [u8])) {
+        // The range that all rows reach; an offset beyond a tensor panics here and not after half of the work.
+        let end = |n: usize| (self.count - 1).saturating_mul(self.steps[n]).saturating_add(self.len);
+        let (mut from, mut to) = (&from[..end(0)], &mut to[..end(1)]);
+        for _ in 1..self.count {
+            copy(from, to);
+            from = &from[self.steps[0]..];
+            to = &mut to[self.steps[1]..];
+        }
+        copy(from, to);
     }
 }
 
