@@ -5,18 +5,17 @@
 //! apart, every other pixel is dropped.
 
 use std::arch::x86_64::*;
-use std::mem::MaybeUninit;
 
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::matmul::conv::ConvGeometry;
-use crate::compute::windows::depthwise_i8_wide::{BLOCK, Lines, REACH, Wide, finish, interleave};
+use crate::compute::windows::depthwise_i8_wide::{BLOCK, Lines, Wide, finish, interleave};
 
 /// A range of output rows.
 pub(super) struct Rows<'a> {
     pub(super) wide: &'a Wide,
     pub(super) geo: &'a ConvGeometry,
     pub(super) input: &'a [u8],
-    /// Padding, whose real value is 0: at least [`REACH`] equal bytes.
+    /// Padding, whose real value is 0: at least `REACH` equal bytes.
     pub(super) blank: &'a [u8],
     pub(super) flip: bool,
     pub(super) out: SharedMut<'a, u8>,
@@ -33,6 +32,34 @@ struct Block<'a> {
     /// Existing bytes of the block.
     mask: __mmask64,
     flip: __m512i,
+    /// Padding.
+    blank: __m512i,
+}
+
+/// Up to four rows that a block reads, each from the byte that its first tap reads first. Bytes outside of an input row
+/// are padding.
+struct Quad {
+    rows: [*const u8; 4],
+    /// Position of that byte of the first row in its input row, distance of the positions of neighbouring rows, and bytes
+    /// of an input row.
+    position: isize,
+    apart: isize,
+    line: usize,
+}
+
+impl Quad {
+    /// Returns the bytes of a block that are inside of the input row, for the tap that begins `offset` bytes after the
+    /// first one.
+    #[inline(always)]
+    fn inside(&self, offset: isize) -> __mmask64 {
+        let at = self.position + offset;
+        // Without branches: positions differ from block to block.
+        let below = |end: isize| {
+            let end = end.clamp(0, 64).cast_unsigned() as u64;
+            !(u64::MAX << (end & 63)) | (end >> 6).wrapping_neg()
+        };
+        below(self.line.cast_signed() - at) & !below(-at)
+    }
 }
 
 impl Rows<'_> {
@@ -52,8 +79,7 @@ impl Rows<'_> {
         let quads = wide.window[0].div_ceil(4);
         let before = (geo.padding[1] * channels).cast_signed();
         let flip = _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 });
-        let mut padded = [[MaybeUninit::uninit(); REACH]; 4];
-        let mut edges = [[MaybeUninit::uninit(); BLOCK]; 4];
+        let blank = _mm512_set1_epi8(self.blank[0].cast_signed());
         for row in self.rows.clone() {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             let image = self.input.as_ptr().wrapping_add(image * geo.input[0] * line);
@@ -72,41 +98,45 @@ impl Rows<'_> {
                 let reach = (width - 1) * step + n;
                 let inside = from >= 0 && from.cast_unsigned() + reach <= line;
                 let mask = u64::MAX >> (BLOCK - n);
-                let block = Block { wide, phase, step, mask, flip };
+                let block = Block { wide, phase, step, mask, flip, blank };
                 let mut sums = [_mm512_setzero_si512(); 4];
-                let part = Part { image, from, reach, inside };
                 for quad in 0..quads {
-                    let mut rows = [self.blank.as_ptr(); 4];
+                    let mut part = Quad { rows: [self.blank.as_ptr(); 4], position: from, apart: 0, line };
                     if wide.turned {
-                        // Written out, as the compiler would multiply in vectors.
-                        let (taps, first) = (width - quad * 4, from + (quad * 4 * step).cast_signed());
-                        let step = step.cast_signed();
-                        rows[0] = self.tap(&part, y0, first, n, &mut edges[0]);
-                        if taps > 1 {
-                            rows[1] = self.tap(&part, y0, first + step, n, &mut edges[1]);
+                        part.position += (quad * 4 * step).cast_signed();
+                        part.apart = step.cast_signed();
+                        let first = kept[0].at(0, part.position.cast_unsigned());
+                        // Written out, as the compiler would multiply in vectors. Missing rows have weights of zero.
+                        if kept[0].mask[0] != 0 {
+                            let taps = width - quad * 4;
+                            part.rows[0] = first;
+                            if taps > 1 {
+                                part.rows[1] = first.wrapping_add(step);
+                            }
+                            if taps > 2 {
+                                part.rows[2] = first.wrapping_add(2 * step);
+                            }
+                            if taps > 3 {
+                                part.rows[3] = first.wrapping_add(3 * step);
+                            }
                         }
-                        if taps > 2 {
-                            rows[2] = self.tap(&part, y0, first + 2 * step, n, &mut edges[2]);
-                        }
-                        if taps > 3 {
-                            rows[3] = self.tap(&part, y0, first + 3 * step, n, &mut edges[3]);
-                        }
-                    } else if inside {
+                    } else {
                         let lines = match kept.get(quad) {
                             Some(lines) => *lines,
                             None => Lines::new((geo, channels), images, y0, (quad * 4, height)),
                         };
                         let from = from.cast_unsigned();
-                        rows = [lines.at(0, from), lines.at(1, from), lines.at(2, from), lines.at(3, from)];
-                    } else {
-                        for i in 0..(height - quad * 4).min(4) {
-                            let y = y0 + ((quad * 4 + i) * geo.dilation[0]).cast_signed();
-                            rows[i] = self.row(&part, y, &mut padded[i]);
-                        }
+                        part.rows =
+                            [lines.at(0, from), lines.at(1, from), lines.at(2, from), lines.at(3, from)];
                     }
-                    // SAFETY: the bytes that the taps of the block read are valid in each of the rows: inside the
-                    // input, in a copy, or in the padding, which also represents missing rows of the window.
-                    sums = unsafe { block.add(quad, rows, sums) };
+                    // SAFETY: each existing byte that a tap reads is inside of the input, or in the padding, which
+                    // also represents missing rows of the window.
+                    sums = unsafe {
+                        match inside {
+                            true => block.add::<false>(quad, &part, sums),
+                            false => block.add::<true>(quad, &part, sums),
+                        }
+                    };
                 }
                 // SAFETY: bytes of this row and of existing pixels.
                 unsafe {
@@ -127,63 +157,15 @@ impl Rows<'_> {
     }
 }
 
-/// The part of input rows that the windows of a block read.
-struct Part {
-    /// First byte of the image.
-    image: *const u8,
-    /// Position in the row, which may be outside of it, and number of bytes.
-    from: isize,
-    reach: usize,
-    /// Whether all bytes are inside the row.
-    inside: bool,
-}
-
-impl Rows<'_> {
-    /// The `n` bytes of row `y` from position `at` on, in the input, in the padding, or in `copy`.
-    #[inline(always)]
-    fn tap(&self, part: &Part, y: isize, at: isize, n: usize, copy: &mut [MaybeUninit<u8>]) -> *const u8 {
-        let geo = self.geo;
-        let (line, n) = (geo.input[1] * self.wide.channels, n.cast_signed());
-        if y < 0 || y.cast_unsigned() >= geo.input[0] || at + n <= 0 || at >= line.cast_signed() {
-            return self.blank.as_ptr();
-        }
-        let row = part.image.wrapping_add(y.cast_unsigned() * line);
-        if at >= 0 && at + n <= line.cast_signed() {
-            return row.wrapping_offset(at);
-        }
-        // SAFETY: the row is inside the input, whose length was checked before `run`.
-        let row = unsafe { std::slice::from_raw_parts(row, line) };
-        pad(row, at, self.blank[0], &mut copy[..n.cast_unsigned()]);
-        copy.as_ptr().cast()
-    }
-
-    /// The bytes of a part of row `y`, in the input, in the padding, or in `copy`.
-    fn row(&self, part: &Part, y: isize, copy: &mut [MaybeUninit<u8>]) -> *const u8 {
-        let geo = self.geo;
-        if y < 0 || y.cast_unsigned() >= geo.input[0] {
-            return self.blank.as_ptr();
-        }
-        let line = geo.input[1] * self.wide.channels;
-        let row = part.image.wrapping_add(y.cast_unsigned() * line);
-        if part.inside {
-            return row.wrapping_offset(part.from);
-        }
-        // SAFETY: the row is inside the input, whose length was checked before `run`.
-        let row = unsafe { std::slice::from_raw_parts(row, line) };
-        let copy = &mut copy[..part.reach];
-        pad(row, part.from, self.blank[0], copy);
-        copy.as_ptr().cast()
-    }
-}
-
 impl Block<'_> {
-    /// Adds the taps of up to four rows, each from the byte that the first tap reads first.
+    /// Adds the taps of up to four rows. With `EDGE`, some of their bytes are outside of the input row.
     ///
     /// # Safety
-    /// As for [`Rows::run`]; the taps of the block are valid in each row.
+    /// As for [`Rows::run`]; the bytes of the block that taps read are valid in each row, or with `EDGE` those that are
+    /// inside of the input row.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn add(&self, quad: usize, rows: [*const u8; 4], mut sums: [__m512i; 4]) -> [__m512i; 4] {
+    unsafe fn add<const EDGE: bool>(&self, quad: usize, part: &Quad, mut sums: [__m512i; 4]) -> [__m512i; 4] {
         let [height, width] = self.wide.window;
         let sets = 1 + usize::from(self.wide.double);
         let per_quad = width * sets * BLOCK * 4;
@@ -192,16 +174,36 @@ impl Block<'_> {
         let alone = height - quad * 4 == 1;
         // No closures and iterators, which the compiler may leave without the instructions.
         macro_rules! load {
-            ($row:literal, $tap:ident) => {{
-                let at = rows[$row].wrapping_add($tap * self.step);
-                // SAFETY: the caller meets the contract of this function.
-                _mm512_xor_si512(unsafe { _mm512_maskz_loadu_epi8(self.mask, at.cast()) }, self.flip)
+            ($row:literal, $offset:ident, $masks:ident) => {{
+                let at = part.rows[$row].wrapping_add($offset).cast();
+                // SAFETY: the caller meets the contract of this function; masked bytes are not read.
+                let bytes = unsafe {
+                    match EDGE {
+                        true => _mm512_mask_loadu_epi8(self.blank, $masks[$row], at),
+                        false => _mm512_maskz_loadu_epi8(self.mask, at),
+                    }
+                };
+                _mm512_xor_si512(bytes, self.flip)
             }};
         }
         for tap in 0..width {
-            let first = load!(0, tap);
+            let offset = tap * self.step;
+            let mut masks = [self.mask; 4];
+            if EDGE {
+                masks = [self.mask & part.inside(offset.cast_signed()); 4];
+                if part.apart != 0 {
+                    for row in 1..4usize {
+                        let offset = offset.cast_signed() + row.cast_signed() * part.apart;
+                        masks[row] = self.mask & part.inside(offset);
+                    }
+                }
+            }
+            let first = load!(0, offset, masks);
             // With a single row, the others have weights of zero.
-            let others = if alone { [first; 3] } else { [load!(1, tap), load!(2, tap), load!(3, tap)] };
+            let others = match alone {
+                true => [first; 3],
+                false => [load!(1, offset, masks), load!(2, offset, masks), load!(3, offset, masks)],
+            };
             // SAFETY: the processor has the instructions; `weights` has four vectors for each set of each tap.
             unsafe {
                 let bytes = interleave([first, others[0], others[1], others[2]]);
@@ -240,18 +242,6 @@ impl Block<'_> {
         // SAFETY: the caller meets the contract of this function.
         unsafe { finish(sums, bias, &wide.requant.part(first, BLOCK), bounds, wide.signed) }
     }
-}
-
-/// Copies the bytes of a row from position `from` on, which may be outside of it.
-fn pad(row: &[u8], from: isize, blank: u8, to: &mut [MaybeUninit<u8>]) {
-    let skipped = from.min(0).unsigned_abs().min(to.len());
-    let (left, rest) = to.split_at_mut(skipped);
-    let there = row.get(from.max(0).cast_unsigned()..).unwrap_or_default();
-    let (middle, right) = rest.split_at_mut(there.len().min(rest.len()));
-    left.fill(MaybeUninit::new(blank));
-    // SAFETY: `there` has at least as many bytes, and one of the slices is mutable, so that they do not overlap.
-    unsafe { std::ptr::copy_nonoverlapping(there.as_ptr(), middle.as_mut_ptr().cast(), middle.len()) };
-    right.fill(MaybeUninit::new(blank));
 }
 
 /// Returns whether none of the `n` bytes from `start` on belongs to a pixel that is kept.

@@ -82,9 +82,10 @@ impl SimdTask for RowTask<'_> {
         let down = geo.dilation[0] * geo.input[1] * channels;
         let across = geo.dilation[1] * channels;
         let flip = if self.signed { 0x80 } else { 0 };
+        let interior = geo.interior();
         let run = |x: usize, out: &mut [u8]| {
             let x0 = geo.origin(1, x);
-            let kx = geo.taps(1, x0);
+            let kx = if interior.contains(&x) { 0..geo.window[1] } else { geo.taps(1, x0) };
             // Both ranges have a tap, so the first one is inside the input.
             let row = (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
             let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
@@ -97,6 +98,7 @@ impl SimdTask for RowTask<'_> {
             let to = if short { &mut block } else { &mut *out };
             match to.len() {
                 64.. => windows.pool::<64>(self.kind, to),
+                32.. => windows.pool::<32>(self.kind, to),
                 16.. => windows.pool::<16>(self.kind, to),
                 4.. => windows.pool::<4>(self.kind, to),
                 _ => windows.pool::<1>(self.kind, to),
@@ -106,7 +108,7 @@ impl SimdTask for RowTask<'_> {
             }
         };
         // Windows one pixel apart have their taps at the same distance from each byte of the output.
-        let together = if geo.stride[1] == 1 { geo.interior() } else { 0..0 };
+        let together = if geo.stride[1] == 1 { interior.clone() } else { 0..0 };
         let mut rest = self.out;
         let mut x = 0;
         while !rest.is_empty() {
@@ -167,18 +169,53 @@ impl Windows<'_> {
     #[inline(always)]
     fn max<const N: usize>(&self, first: usize, out: &mut [u8; N]) {
         let mut most = [0u8; N];
-        let last = self.taps[1] - 1;
-        for ky in 0..self.taps[0] {
-            // Four taps at a time, as the maxima are in memory in between. Repeated ones do not matter.
-            for kx in (0..=last).step_by(4) {
-                let a = self.tap::<N>(first, ky, kx);
-                let b = self.tap::<N>(first, ky, (kx + 1).min(last));
-                let c = self.tap::<N>(first, ky, (kx + 2).min(last));
-                let d = self.tap::<N>(first, ky, (kx + 3).min(last));
-                for i in 0..N {
-                    let pair = (a[i] ^ self.flip).max(b[i] ^ self.flip);
-                    most[i] = most[i].max(pair.max(c[i] ^ self.flip).max(d[i] ^ self.flip));
+        // The usual window, without a loop.
+        let rows = if self.taps == [2, 2] {
+            let byte = |x: u8| x ^ self.flip;
+            let (a, b) = (self.tap::<N>(first, 0, 0), self.tap::<N>(first, 0, 1));
+            let (c, d) = (self.tap::<N>(first, 1, 0), self.tap::<N>(first, 1, 1));
+            for i in 0..N {
+                most[i] = byte(a[i]).max(byte(b[i])).max(byte(c[i]).max(byte(d[i])));
+            }
+            0
+        } else {
+            self.taps[0]
+        };
+        for ky in 0..rows {
+            // Up to four taps at a time, as the maxima are in memory in between.
+            let mut kx = 0;
+            while kx < self.taps[1] {
+                let count = (self.taps[1] - kx).min(4);
+                let tap = |k: usize| self.tap::<N>(first, ky, kx + k);
+                let byte = |x: u8| x ^ self.flip;
+                match count {
+                    4 => {
+                        let (a, b, c, d) = (tap(0), tap(1), tap(2), tap(3));
+                        for i in 0..N {
+                            let pair = byte(a[i]).max(byte(b[i]));
+                            most[i] = most[i].max(pair.max(byte(c[i]).max(byte(d[i]))));
+                        }
+                    }
+                    3 => {
+                        let (a, b, c) = (tap(0), tap(1), tap(2));
+                        for i in 0..N {
+                            most[i] = most[i].max(byte(a[i]).max(byte(b[i])).max(byte(c[i])));
+                        }
+                    }
+                    2 => {
+                        let (a, b) = (tap(0), tap(1));
+                        for i in 0..N {
+                            most[i] = most[i].max(byte(a[i]).max(byte(b[i])));
+                        }
+                    }
+                    _ => {
+                        let a = tap(0);
+                        for i in 0..N {
+                            most[i] = most[i].max(byte(a[i]));
+                        }
+                    }
                 }
+                kx += count;
             }
         }
         let offset = if self.flip == 0 { 0 } else { 128 };
