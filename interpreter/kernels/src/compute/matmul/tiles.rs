@@ -100,7 +100,7 @@ struct Plan {
 
 /// Minimum number of bytes of packed columns that all rows read, for several threads: shorter products end before
 /// another thread has started.
-const SMALL: usize = 1 << 20;
+const SMALL: usize = 1 << 19;
 
 /// Maximum number of threads that share a product.
 pub(crate) const MAX_SLOTS: usize = 64;
