@@ -34,6 +34,8 @@ enum Level {
     NeonI8mm,
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     Simd128,
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    RelaxedDot,
 }
 
 /// Instructions of loops over floats, and of loops that the compiler vectorizes.
@@ -83,6 +85,9 @@ pub(crate) enum Bytes {
     /// `i32x4.dot_i16x8_s`.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     Simd128,
+    /// `i32x4.relaxed_dot_i8x16_i7x16_add_s`, which is `vpdpbusd`, 128 bits.
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    RelaxedDot,
 }
 
 impl Isa {
@@ -125,9 +130,11 @@ impl Isa {
         } else if cfg!(target_arch = "aarch64") {
             &["portable", "neon", "neon-dotprod", "neon-i8mm"]
         } else if cfg!(target_arch = "wasm32") {
-            const WASM: [&str; 2] =
-                ["portable", if cfg!(target_feature = "relaxed-simd") { "relaxed-simd" } else { "simd128" }];
-            &WASM
+            if cfg!(target_feature = "relaxed-simd") {
+                &["portable", "relaxed-simd", "relaxed-dot"]
+            } else {
+                &["portable", "simd128"]
+            }
         } else {
             &["portable"]
         }
@@ -157,6 +164,8 @@ impl Isa {
             Level::Simd128 if cfg!(target_feature = "relaxed-simd") => "relaxed-simd",
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Level::Simd128 => "simd128",
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Level::RelaxedDot => "relaxed-dot",
         }
     }
 
@@ -201,6 +210,8 @@ impl Isa {
             Bytes::NeonI8mm => "smmla; sdot in depthwise convolutions",
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Bytes::Simd128 => "i32x4.dot_i16x8_s",
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Bytes::RelaxedDot => "i32x4.relaxed_dot_i8x16_i7x16_add_s",
         }
     }
 
@@ -219,6 +230,8 @@ impl Isa {
             Level::Neon | Level::NeonDot | Level::NeonI8mm => Floats::Neon,
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Level::Simd128 => Floats::Simd128,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Level::RelaxedDot => Floats::Simd128,
         }
     }
 
@@ -245,6 +258,8 @@ impl Isa {
             Level::NeonI8mm => Bytes::NeonI8mm,
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Level::Simd128 => Bytes::Simd128,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Level::RelaxedDot => Bytes::RelaxedDot,
         }
     }
 }
@@ -285,15 +300,48 @@ fn detect() -> Vec<Isa> {
 }
 
 /// Returns the sets of this module. WebAssembly has no detection: a module with vector instructions does not load if
-/// they are missing.
+/// they are missing. Only results of relaxed instructions depend on the processor.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect() -> Vec<Isa> {
     let sets = [
         (true, Level::Portable),
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         (true, Level::Simd128),
+        #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+        (has_unsigned_dot(), Level::RelaxedDot),
     ];
     available_of(&sets)
+}
+
+/// Returns whether `i32x4.relaxed_dot_i8x16_i7x16_add_s` multiplies signed by unsigned bytes and adds all four products
+/// modulo 2^32, as `vpdpbusd` does. WebAssembly also allows signed bytes in the second operand, and sums of two products
+/// that saturate to 16 bits; the choice is the same for all operands and for the lifetime of an instance.
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+fn has_unsigned_dot() -> bool {
+    use std::arch::wasm32::*;
+    use std::hint::black_box;
+
+    // Signed and saturating products differ from these sums in every lane.
+    let signed =
+        black_box([[127i8, 127, 1, -1], [-128, -128, -128, -128], [-1, 127, -128, 3], [127, 127, 127, 127]]);
+    let unsigned =
+        black_box([[255u8, 255, 128, 129], [255, 255, 255, 255], [200, 255, 255, 254], [255, 254, 253, 252]]);
+    let start = black_box([5i32, i32::MIN, -7, i32::MAX]);
+    let mut expected = start;
+    for (sum, (signed, unsigned)) in expected.iter_mut().zip(signed.iter().zip(&unsigned)) {
+        for (a, b) in signed.iter().zip(unsigned) {
+            *sum = sum.wrapping_add(i32::from(*a) * i32::from(*b));
+        }
+    }
+    let mut got = [0i32; 4];
+    // SAFETY: the module is compiled with these instructions; all arrays have 16 bytes.
+    unsafe {
+        let load = |p: *const u8| v128_load(p.cast());
+        let (a, b) = (load(signed.as_ptr().cast()), load(unsigned.as_ptr().cast()));
+        let sums = i32x4_relaxed_dot_i8x16_i7x16_add(a, b, load(start.as_ptr().cast()));
+        v128_store(got.as_mut_ptr().cast(), sums);
+    }
+    got == expected
 }
 
 fn available_of(sets: &[(bool, Level)]) -> Vec<Isa> {

@@ -206,11 +206,16 @@ pub(crate) struct RequantPart {
     /// One record per vector, plain or of the kind of the instruction set.
     ///
     /// A plain record has the multiplier of each column, then its left shift, its right shift, and -1 if ties round
-    /// away from zero.
+    /// away from zero. For instruction sets with records of products, three values follow if all shifts to the right are by at
+    /// most 30, otherwise zeros: the left shift as a factor, 2^(30 - right shift), and half a unit of that shift times that.
+    /// Multiplying by the second one and shifting by 30 is a shift by a different number of bits per column.
     ///
-    /// A record of products supports vectors whose shifts are all to the right by 0 to 30. It has each column's
-    /// multiplier, then 2^(30 - shift), half a unit of the shift times that, and -1 if ties of a shift round away from
-    /// zero. Multiplying by the second value and shifting by 30 is a shift by a different number of bits per column.
+    /// A record of products supports vectors whose shifts are all to the right by 0 to 18, for outputs that are bytes. Sums are
+    /// multiplied by 2^(20 - shift), so that all columns have the same shift by 51 bits. Its part beyond 32 bits is the
+    /// lower half of a product, which is never computed: both roundings add multiples of 2^32. The record has each column's
+    /// multiplier; the minimum and the maximum of sums, whose outputs are outside of the bounds and whose products do not
+    /// overflow; that power of two; half a unit of the first rounding; the unit of the first rounding, negative, if ties of a
+    /// shift round away from zero; and half a unit of the shift, with the zero point.
     ///
     /// A wide record supports vectors whose ties all round up and whose shifts are all to the right by 1 to 22, for
     /// instruction sets that use such records. It combines the two roundings and the zero point into one 64-bit
@@ -246,10 +251,23 @@ pub(crate) struct FloatPart {
     pub(crate) clamp: Clamp,
 }
 
+/// Values per column of a record of products.
+pub(crate) const PRODUCT_FIELDS: usize = 7;
+/// The shift of upper halves of products.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+    allow(dead_code, reason = "only SSE4.1 and WebAssembly lack shifts per 32 bits")
+)]
+pub(crate) const PRODUCT_SHIFT: u32 = 19;
+
 /// Returns the size of a record, in vectors of 32-bit values.
 #[inline]
 pub(crate) const fn record(kind: Records) -> usize {
-    if matches!(kind, Records::Wide) { 6 } else { 4 }
+    match kind {
+        Records::Plain => 4,
+        Records::Wide => 6,
+        Records::Products => PRODUCT_FIELDS,
+    }
 }
 
 /// Quantization of an output.
@@ -295,10 +313,11 @@ impl Requant {
         if out.low > out.high {
             return Err(ComputeError::Range { what: "bounds of the output" });
         }
+        let is_byte = |x: i32| i8::MIN as i32 <= x && x <= u8::MAX as i32;
         let fits = match kind {
             Records::Plain => false,
-            Records::Wide => i8::MIN as i32 <= out.zero_point && out.zero_point <= u8::MAX as i32,
-            Records::Products => true,
+            Records::Wide => is_byte(out.zero_point),
+            Records::Products => [out.zero_point, out.low, out.high].into_iter().all(is_byte),
         };
         let of = |i: usize| {
             let channel = channel(i).filter(|&c| c < channels);
@@ -323,7 +342,10 @@ impl Requant {
                     Records::Plain => false,
                     // Beyond 22 bits the sum of the product and the shifted zero point does not fit.
                     Records::Wide => m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away),
-                    Records::Products => (-30..=0).contains(&m.shift),
+                    // Smaller multipliers would need more bits of the sums.
+                    Records::Products => {
+                        m.multiplier == 0 || (m.multiplier >= 1 << 30 && (-18..=0).contains(&m.shift))
+                    }
                 };
             }
             kinds.push(simple);
@@ -333,11 +355,9 @@ impl Requant {
             }
             if simple {
                 for (i, (m, away)) in columns().enumerate() {
-                    let shifted = m.shift < 0;
-                    record[i] = m.multiplier;
-                    record[lanes + i] = 1 << (30 + m.shift);
-                    record[2 * lanes + i] = i32::from(shifted) << 29;
-                    record[3 * lanes + i] = if away && shifted { -1 } else { 0 };
+                    for (field, value) in scaled_product(m, away, out.zero_point).into_iter().enumerate() {
+                        record[field * lanes + i] = value;
+                    }
                 }
                 continue;
             }
@@ -346,6 +366,15 @@ impl Requant {
                 record[lanes + i] = m.shift.max(0);
                 record[2 * lanes + i] = (-m.shift).max(0);
                 record[3 * lanes + i] = if away { -1 } else { 0 };
+            }
+            if kind == Records::Products {
+                let all = columns().all(|(m, _)| m.shift >= -30);
+                for (i, (m, _)) in columns().enumerate().filter(|_| all) {
+                    record[3 * lanes + i] *= i32::from(m.shift < 0);
+                    record[4 * lanes + i] = 1 << m.shift.max(0);
+                    record[5 * lanes + i] = 1 << (30 + m.shift.min(0));
+                    record[6 * lanes + i] = i32::from(m.shift < 0) << 29;
+                }
             }
         }
         let (zero_point, low, high) = (out.zero_point, out.low, out.high);
@@ -364,6 +393,20 @@ impl Requant {
             high: self.high,
         }
     }
+}
+
+/// The values of a column in a record of products.
+fn scaled_product(m: Multiplier, away: bool, zero_point: i32) -> [i32; PRODUCT_FIELDS] {
+    let right = (-m.shift).clamp(0, 18);
+    let power = 1 << (20 - right);
+    // The product of these sums and a multiplier of at least 2^30 is at least 512 units: farther from any zero point than the
+    // bounds are.
+    let reach = 1 << (10 + right);
+    // In units of 2^32, where the first rounding adds 2^30 · power.
+    let (first, unit) = (power >> 2, power >> 1);
+    let half = if right > 0 { 1 << (PRODUCT_SHIFT - 1) } else { 0 };
+    let away = if away && right > 0 { -unit } else { 0 };
+    [m.multiplier, -reach, reach, power, first, away, half + (zero_point << PRODUCT_SHIFT)]
 }
 
 /// Writes a wide record.

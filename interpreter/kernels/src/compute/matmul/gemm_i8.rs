@@ -4,6 +4,8 @@ use crate::compute::base::isa::{Bytes, Isa};
 use crate::compute::base::requant::{FloatPart, Records, RequantPart};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::matmul::gemm_f32::MIN_NARROW;
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+use crate::compute::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
@@ -99,6 +101,8 @@ impl Kernels {
             Bytes::NeonI8mm => new::<NeonMatrix>(NEON_I8MM),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Bytes::Simd128 => new::<Simd128Pairs<1>>(SIMD128),
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Bytes::RelaxedDot => new::<RelaxedDot<1>>(RELAXED_DOT),
         }
     }
 
@@ -377,6 +381,10 @@ kernels!(NEON_I8MM, neon_i8mm, NeonMatrix, #[target_feature(enable = "neon,dotpr
 });
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 kernels!(SIMD128, simd128, Simd128Pairs<1>, #[target_feature(enable = "simd128")] { 1: [1 2 3 4], 2: [1 2 3 4], });
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+kernels!(RELAXED_DOT, relaxed_dot, RelaxedDot<1>, #[target_feature(enable = "simd128,relaxed-simd")] {
+    1: [1 2 3 4], 2: [1 2 3 4],
+});
 #[cfg(target_arch = "x86_64")]
 kernels!(VNNI, vnni, Vnni, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],

@@ -182,6 +182,9 @@ pub(crate) fn dispatch<T: Dot8Task>(isa: Isa, task: T) {
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         // SAFETY: the module is compiled with these instructions.
         Bytes::Simd128 => unsafe { wasm::simd128(task) },
+        #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+        // SAFETY: see above; a value of `Isa` proves what the products are.
+        Bytes::RelaxedDot => unsafe { relaxed::relaxed_dot(task) },
     }
 }
 
@@ -229,6 +232,8 @@ impl Layout {
             Bytes::NeonDot | Bytes::NeonI8mm => Self::of::<NeonDot<4>>(),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Bytes::Simd128 => Self::of::<Simd128Pairs<2>>(),
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Bytes::RelaxedDot => Self::of::<RelaxedDot<2>>(),
         }
     }
 }
@@ -450,6 +455,8 @@ impl Product8 for Portable8 {
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{NeonDot, NeonMatrix, NeonWiden};
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+pub(crate) use relaxed::RelaxedDot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use sse::Sse41Pairs;
 #[cfg(target_arch = "x86_64")]
@@ -465,6 +472,9 @@ mod neon;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 #[path = "int8_pairs.rs"]
 mod pairs;
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+#[path = "int8_relaxed.rs"]
+mod relaxed;
 #[cfg(target_arch = "x86_64")]
 #[path = "int8_sse.rs"]
 mod sse;

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::{Dot8, Product8, first_bytes, requant_one, store_first_bytes};
-use crate::compute::base::requant::{Records, RequantPart, record};
+use crate::compute::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, record};
 
 /// Operations on vectors of 128 bits. Suffixes are the bits of a lane.
 ///
@@ -53,6 +53,8 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn narrow_8(a: Self::V, b: Self::V) -> Self::V;
     /// `(a · b + c) >> S` per lane in 64 bits, of which the lower 32 bits are the result; `c` is not negative.
     unsafe fn mul_add_shift<const S: u32>(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The upper 32 bits of products of 64 bits.
+    unsafe fn mul_high_32(a: Self::V, b: Self::V) -> Self::V;
 }
 
 /// `V` vectors of four columns.
@@ -78,18 +80,53 @@ impl<W: Words, const V: usize> Pairs<W, V> {
         a
     }
 
+    /// The values of a record of products for four columns.
+    #[inline(always)]
+    unsafe fn fields(record: *const i32, v: usize) -> [W::V; PRODUCT_FIELDS] {
+        // SAFETY: the record has these values for each column.
+        unsafe {
+            let mut fields = [W::splat_32(0); PRODUCT_FIELDS];
+            for (i, field) in fields.iter_mut().enumerate() {
+                *field = W::load(record.add(i * 4 * V + 4 * v).cast());
+            }
+            fields
+        }
+    }
+
+    /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`].
+    #[inline(always)]
+    unsafe fn scale(x: W::V, fields: &[W::V; PRODUCT_FIELDS], [low, high]: [W::V; 2]) -> W::V {
+        let [multiplier, min, max, power, first, away, second] = *fields;
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let x = W::mul_32(W::min_32(W::max_32(x, min), max), power);
+            let once = W::add_32(W::mul_high_32(x, multiplier), first);
+            let away = W::and(W::sar_32(once, 31), away);
+            let y = W::sar_32(W::add_32(W::add_32(once, away), second), PRODUCT_SHIFT);
+            W::min_32(W::max_32(y, low), high)
+        }
+    }
+
     /// Requantizes the sums of a vector whose record is plain.
     #[inline(never)]
     unsafe fn requant_plain(x: [W::V; V], q: &RequantPart, record: *const i32) -> [W::V; V] {
         let mut out = x;
         for (v, (x, out)) in x.iter().zip(&mut out).enumerate() {
-            let mut lanes = [0i32; 4];
             // SAFETY: the caller's contract; four lanes have 16 bytes.
             unsafe {
+                let [multiplier, .., away, left, right, half] = Self::fields(record, v);
+                if *record.add(4 * 4 * V) != 0 {
+                    let high = W::mul_add_shift::<31>(W::mul_32(*x, left), multiplier, W::splat_32(1 << 30));
+                    let away = W::and(W::sar_32(high, 31), away);
+                    let shifted = W::mul_add_shift::<30>(W::add_32(high, away), right, half);
+                    let moved = W::add_32(shifted, W::splat_32(q.zero_point));
+                    *out = W::min_32(W::max_32(moved, W::splat_32(q.low)), W::splat_32(q.high));
+                    continue;
+                }
+                let mut lanes = [0i32; 4];
                 W::store(lanes.as_mut_ptr().cast(), *x);
                 for (i, lane) in lanes.iter_mut().enumerate() {
-                    let at = v * 4 + i;
-                    let value = |field: usize| *record.add(field * 4 * V + at);
+                    let value = |field: usize| *record.add(field * 4 * V + v * 4 + i);
                     *lane = requant_one(*lane, [value(0), value(1), value(2), value(3)], q);
                 }
                 *out = W::load(lanes.as_ptr().cast());
@@ -264,14 +301,10 @@ impl<W: Words, const V: usize> Dot8 for Pairs<W, V> {
             if !*q.special.add(at / Self::LANES) {
                 return Self::requant_plain(x, q, values);
             }
+            let bounds = [W::splat_32(q.low), W::splat_32(q.high)];
             let mut y = x;
             for (v, y) in y.iter_mut().enumerate() {
-                let value = |field: usize| W::load(values.add(field * Self::LANES + 4 * v).cast());
-                let high = W::mul_add_shift::<31>(*y, value(0), W::splat_32(1 << 30));
-                let away = W::and(W::sar_32(high, 31), value(3));
-                let shifted = W::mul_add_shift::<30>(W::add_32(high, away), value(1), value(2));
-                let moved = W::add_32(shifted, W::splat_32(q.zero_point));
-                *y = W::min_32(W::max_32(moved, W::splat_32(q.low)), W::splat_32(q.high));
+                *y = Self::scale(*y, &Self::fields(values, v), bounds);
             }
             y
         }
@@ -329,6 +362,60 @@ unsafe fn store<T: Copy>(
     }
 }
 
+impl<W: Words> Pairs<W, 1> {
+    /// [`Product8::requant_rows`] of at most four rows, which loads the record once and stores all rows together.
+    ///
+    /// # Safety
+    /// As for that function.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+    pub(super) unsafe fn requant_rows_at_once(
+        sums: &[[W::V; 1]],
+        q: &RequantPart,
+        at: usize,
+        out: *mut u8,
+        stride: usize,
+        n: usize,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let record = q.records.add(at * record(Self::RECORDS));
+            if !*q.special.add(at / Self::LANES) {
+                for i in 0..sums.len() {
+                    Self::store_bytes(out.add(i * stride), Self::requant_plain(sums[i], q, record), n);
+                }
+                return;
+            }
+            let fields = Self::fields(record, 0);
+            let bounds = [W::splat_32(q.low), W::splat_32(q.high)];
+            // Without a loop, from which the compiler would move parts of products.
+            let mut y = [W::splat_32(0); 4];
+            macro_rules! row {
+                ($i:literal) => {
+                    if sums.len() > $i {
+                        y[$i] = W::and(Self::scale(sums[$i][0], &fields, bounds), W::splat_32(0xFF));
+                    }
+                };
+            }
+            row!(0);
+            row!(1);
+            row!(2);
+            row!(3);
+            let mut bytes = [0u32; 4];
+            let narrow = W::narrow_8(W::narrow_16(y[0], y[1]), W::narrow_16(y[2], y[3]));
+            W::store(bytes.as_mut_ptr().cast(), narrow);
+            for i in 0..sums.len() {
+                let out = out.add(i * stride);
+                if n >= 4 {
+                    out.cast::<u32>().write_unaligned(bytes[i]);
+                } else {
+                    store_first_bytes(out, [bytes[i].into(), 0], n);
+                }
+            }
+        }
+    }
+}
+
 impl<W: Words> Product8 for Pairs<W, 1> {
     /// Four pairs.
     type A = W::V;
@@ -361,5 +448,17 @@ impl<W: Words> Product8 for Pairs<W, 1> {
     #[inline(always)]
     unsafe fn row(sums: W::V, _row: usize) -> [W::V; 1] {
         [sums]
+    }
+    #[inline(always)]
+    unsafe fn requant_rows(
+        sums: &[[W::V; 1]],
+        q: &RequantPart,
+        at: usize,
+        out: *mut u8,
+        stride: usize,
+        n: usize,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { Self::requant_rows_at_once(sums, q, at, out, stride, n) }
     }
 }

@@ -80,4 +80,14 @@ impl Words for Sse41Words {
             _mm_blend_epi16::<0b1100_1100>(even, odd)
         }
     }
+
+    #[inline(always)]
+    unsafe fn mul_high_32(a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: SSE4.1 exists by the trait's contract.
+        unsafe {
+            let even = _mm_srli_epi64::<32>(_mm_mul_epi32(a, b));
+            let odd = _mm_mul_epi32(_mm_srli_epi64::<32>(a), _mm_srli_epi64::<32>(b));
+            _mm_blend_epi16::<0b1100_1100>(even, odd)
+        }
+    }
 }

@@ -1,6 +1,4 @@
 //! [`Words`] with WebAssembly's `simd128`.
-//!
-//! The relaxed product of signed and 7-bit values is not used: weights have 8 bits, so that each would need two products.
 
 use std::arch::wasm32::*;
 
@@ -69,5 +67,10 @@ impl Words for Simd128Words {
         let low = i64x2_add(i64x2_extmul_low_i32x4(a, b), u64x2_extend_low_u32x4(c));
         let high = i64x2_add(i64x2_extmul_high_i32x4(a, b), u64x2_extend_high_u32x4(c));
         i32x4_shuffle::<0, 2, 4, 6>(u64x2_shr(low, S), u64x2_shr(high, S))
+    }
+
+    #[inline(always)]
+    unsafe fn mul_high_32(a: v128, b: v128) -> v128 {
+        i32x4_shuffle::<1, 3, 5, 7>(i64x2_extmul_low_i32x4(a, b), i64x2_extmul_high_i32x4(a, b))
     }
 }

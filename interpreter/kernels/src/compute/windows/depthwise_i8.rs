@@ -345,14 +345,20 @@ unsafe fn any<D: Dot8, const KW: usize, const STRIDE: usize>(
             };
         }
         if r.layer.weight_zero != 0 {
-            step!(true, 4);
+            if D::PIXELS >= 4 {
+                step!(true, 4);
+            }
             step!(true, 1);
             return;
         }
         if KW != 0 && D::PIXELS == 8 {
             step!(false, 8);
         }
-        step!(false, 4);
+        if D::PIXELS >= 4 {
+            step!(false, 4);
+        } else if KW != 0 {
+            step!(false, 2);
+        }
         step!(false, 1);
     }
 }
