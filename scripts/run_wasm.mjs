@@ -1,14 +1,30 @@
 // Runs the tests of a WebAssembly module: `node scripts/run_wasm.mjs MODULE`, the runner of scripts/test_wasm.sh.
 //
 // Modules for wasm32-unknown-unknown can't print. A test that fails ends the module; the stack names it.
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 
-// Node 20 has relaxed vector instructions behind this flag.
-setFlagsFromString('--experimental-wasm-relaxed-simd');
+// Node 20 has relaxed vector instructions behind this flag, which later versions do not know.
+if (process.versions.node.startsWith('20.')) setFlagsFromString('--experimental-wasm-relaxed-simd');
 Error.stackTraceLimit = 100;
-const [path] = process.argv.slice(2);
-const { instance } = await WebAssembly.instantiate(readFileSync(path), {});
+let [path] = process.argv.slice(2);
+// As in the package: see bindings/web/bindgen.
+const { DELEGRAPH_BINDGEN: bindgen } = process.env;
+if (bindgen) {
+  const to = `${path}.run`;
+  execFileSync(bindgen, [path, to], { stdio: 'inherit' });
+  path = to;
+}
+const module = new WebAssembly.Module(readFileSync(path));
+// Dependencies import functions of a page, which no test calls.
+const imports = {};
+for (const { module: from, name } of WebAssembly.Module.imports(module)) {
+  (imports[from] ??= {})[name] = () => {
+    throw new Error(`${name} is not available`);
+  };
+}
+const instance = new WebAssembly.Instance(module, imports);
 const started = performance.now();
 let status;
 try {

@@ -19,6 +19,13 @@ flags=$(CARGO="$CARGO" sh scripts/sysroot.sh "$target") || left_out "there is no
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER="node $PWD/scripts/run_wasm.mjs"
 for features in ${*:-+simd128 +simd128,+relaxed-simd}; do
     echo "test-wasm: $features"
+    case $features in
+        *relaxed*)
+            "$CARGO" build ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen
+            export DELEGRAPH_BINDGEN="$PWD/target/debug/delegraph-web-bindgen"
+            ;;
+        *) export DELEGRAPH_BINDGEN= ;;
+    esac
     # shellcheck disable=SC2086 # a list of words
     CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="$flags -Ctarget-feature=$features" \
         "$CARGO" test ${CARGO_FLAGS:-} --quiet --target "$target" -p delegraph-kernels --lib
