@@ -27,25 +27,41 @@ rm -rf "$package"
 mkdir -p "$package/wasm"
 cp bindings/web/js/*.js bindings/web/js/*.d.ts bindings/web/js/package.json bindings/web/README.md LICENSE-APACHE LICENSE-MIT "$package"
 
-# Builds one module: its name and the features of the crate.
+# Builds one module: its name, the features of the crate, and of the target.
 build_module() {
-    RUSTFLAGS="$flags -Ctarget-feature=+simd128 ${RUSTFLAGS:-}" CARGO_TARGET_DIR="$build" \
+    # Builds with other flags would replace each other's dependencies.
+    case $3 in *relaxed*) dir=$build-relaxed opt=--enable-relaxed-simd ;; *) dir=$build opt= ;; esac
+    RUSTFLAGS="$flags -Ctarget-feature=$3 ${RUSTFLAGS:-}" CARGO_TARGET_DIR="$dir" \
         "$CARGO" build ${CARGO_FLAGS:-} --quiet --profile "$profile" --target $target -p delegraph-web --no-default-features --features "$2"
-    $bindgen "$build/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
+    $bindgen "$dir/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
     if [ "$profile" = web ]; then
-        "$folder/node_modules/.bin/wasm-opt" -O3 --enable-simd --enable-bulk-memory --enable-nontrapping-float-to-int \
+        # shellcheck disable=SC2086 # No word, or one.
+        "$folder/node_modules/.bin/wasm-opt" -O3 --enable-simd $opt --enable-bulk-memory --enable-nontrapping-float-to-int \
             --enable-sign-ext --enable-mutable-globals --enable-reference-types --enable-multivalue \
             --strip-debug --strip-producers "$package/wasm/$1_bg.wasm" -o "$package/wasm/$1_bg.wasm"
     fi
-    report "$1_bg.wasm: $(wc -c <"$package/wasm/$1_bg.wasm") bytes, $(gzip -9 -c "$package/wasm/$1_bg.wasm" | wc -c) with gzip"
+}
+
+# Adds a variant with relaxed vector instructions of the module that was built last, on the same JavaScript.
+build_relaxed() {
+    mv "$package/wasm/$1_bg.wasm" "$package/wasm/$1.js" "$folder"
+    build_module "$1" "$2" +simd128,+relaxed-simd
+    mv "$package/wasm/$1_bg.wasm" "$package/wasm/$1_relaxed_bg.wasm"
+    cmp "$folder/$1.js" "$package/wasm/$1.js"
+    mv "$folder/$1_bg.wasm" "$package/wasm"
+    rm "$folder/$1.js"
 }
 
 if [ "$profile" = web ]; then
     npm install --silent --no-save --prefix "$folder" "binaryen@$BINARYEN" >&2
 fi
 testing=$([ "$profile" = web ] || echo testing)
-build_module delegraph "wgpu $testing"
-build_module delegraph_cpu "$testing"
+build_module delegraph "wgpu $testing" +simd128
+build_module delegraph_cpu "$testing" +simd128
+build_relaxed delegraph_cpu "$testing"
+for module in "$package/wasm/"*.wasm; do
+    report "$(basename "$module"): $(wc -c <"$module") bytes, $(gzip -9 -c "$module" | wc -c) with gzip"
+done
 if [ "$profile" = web ]; then
     (cd "$package" && npm pack --silent --pack-destination .. >/dev/null)
     report "$(ls "$folder"/delegraph-*.tgz)"

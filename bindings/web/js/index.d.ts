@@ -171,6 +171,8 @@ export interface Report {
     partitionsWithout: number | null;
   }[];
   memoryBytes: number;
+  /** The vector instructions of CPU kernels: 'simd128', 'relaxed-simd', or 'relaxed-dot' with products of bytes. */
+  instructionSet: string;
 }
 
 export interface Step {

@@ -2,8 +2,10 @@ import { readFile } from 'node:fs/promises';
 import * as glue from './wasm/delegraph_cpu.js';
 import { modelClass } from './model.js';
 import { WasmModule } from './module.js';
+import { hasRelaxedSimd } from './relaxed.js';
 
-const module = new WasmModule(glue, () => readFile(new URL('./wasm/delegraph_cpu_bg.wasm', import.meta.url)));
+const file = () => (hasRelaxedSimd() ? './wasm/delegraph_cpu_relaxed_bg.wasm' : './wasm/delegraph_cpu_bg.wasm');
+const module = new WasmModule(glue, () => readFile(new URL(file(), import.meta.url)));
 const WebModel = modelClass(module);
 
 /** As in a page; `load` also reads files: paths and `file:` URLs. */

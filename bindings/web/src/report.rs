@@ -3,6 +3,7 @@
 use delegraph::Interpreter;
 use delegraph::core::{Op, TensorId};
 use delegraph::delegate_api::{Advice, Report, Runner};
+use delegraph::interpreter::kernels::Isa;
 use serde::Serialize;
 
 use crate::describe::tensor_name;
@@ -17,6 +18,7 @@ pub(crate) struct Summary {
     failures: Vec<Failure>,
     advice: Vec<Blocker>,
     memory_bytes: usize,
+    instruction_set: &'static str,
 }
 
 #[derive(Serialize)]
@@ -99,6 +101,7 @@ pub(crate) fn summarize(interpreter: &Interpreter, subgraph: usize) -> Summary {
             .collect(),
         advice: advice(interpreter, subgraph, report),
         memory_bytes: interpreter.memory().arena_bytes,
+        instruction_set: Isa::best().name(),
     }
 }
 

@@ -31,7 +31,7 @@ const FLAGS = [
 
 /** Runs in the page. Returns medians, loading and first times, or the error, of both. */
 async function compareInPage({ url, device, rounds, seconds }) {
-  const { Model } = await import('/package/index.js');
+  const { Model } = await import(device === 'cpu' ? '/package/cpu.js' : '/package/index.js');
   const litert = await import('@litertjs/core');
   window.litertLoaded ??= litert.loadLiteRt('/modules/@litertjs/core/wasm/', { threads: false, jspi: true });
   await window.litertLoaded;

@@ -108,6 +108,10 @@ async function main() {
     execFileSync(join(work, 'node_modules/.bin/tsc'), ['--project', join(here, 'tsconfig.json')], { stdio: 'inherit' });
   });
   await withPage(server.base, {}, async (call, page) => {
+    for (const file of files) {
+      const entry = '/package/cpu.js';
+      await test(`${nameOf(file)} on the package without WebGPU`, () => call('realModel', { ...at(file), device: 'cpu', entry }));
+    }
     for (const device of ['cpu', 'webgpu']) {
       for (const file of files) {
         await test(`${nameOf(file)} on ${device}`, () => call('realModel', { ...at(file), device }));

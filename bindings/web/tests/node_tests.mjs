@@ -1,11 +1,14 @@
 /** Tests of the package in Node, which has only the CPU. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { check, compare, rejection } from './compare.js';
 import { nameOf } from './native.mjs';
 import { readNpy } from './npy.js';
 
-export async function nodeTests(test, { Model, files, work }) {
+export async function nodeTests(test, { Model, packageFolder, files, work }) {
+  const { hasRelaxedSimd } = await import(pathToFileURL(join(packageFolder, 'relaxed.js')));
+  const instructions = hasRelaxedSimd() ? /^relaxed-/ : /^simd128$/;
   for (const file of files) {
     await test(`${nameOf(file)} in Node`, async () => {
       const model = await Model.load(file);
@@ -19,6 +22,7 @@ export async function nodeTests(test, { Model, files, work }) {
       }
       const report = await model.report();
       check(report.device === 'cpu' && /alone|WebGPU/.test(report.reason), report.reason);
+      check(instructions.test(report.instructionSet), report.instructionSet);
       model.dispose();
       return `largest difference ${worst.toExponential(1)}`;
     });

@@ -1,5 +1,6 @@
 /** Tests that run in a page. Each returns a line for the log, or throws. `config` lists models and cases by their URLs. */
 import { DelegraphError, Model } from '/package/index.js';
+import { hasRelaxedSimd } from '/package/relaxed.js';
 import { Model as CpuModel } from '/package/cpu.js';
 import { fromFloat16 } from '/package/tensors.js';
 import { Model as WorkerModel } from '/package/worker.js';
@@ -32,10 +33,11 @@ async function compareOutputs(model, outputs, folder, options, prefix = 'output'
   return worst;
 }
 
-/** One real model on one device, twice, against the native command. */
-export async function realModel({ url, native, device }) {
+/** One real model on one device, twice, against the native command. `entry` is another entry of the package. */
+export async function realModel({ url, native, device, entry = '/package/index.js' }) {
+  const { Model: Class } = await import(entry);
   const begin = performance.now();
-  const model = await Model.load(url, { device });
+  const model = await Class.load(url, { device });
   const loaded = performance.now();
   const inputs = await inputsOf(model, native);
   const prepared = performance.now();
@@ -51,9 +53,11 @@ export async function realModel({ url, native, device }) {
   const onDevice = report.nodes.filter(({ runner }) => runner === 'delegate').length;
   if (device === 'webgpu') check(onDevice > 0, `nothing is on the device: ${report.reason}`);
   check(report.failures.length === 0, `failures: ${JSON.stringify(report.failures)}`);
+  const expected = entry.endsWith('/cpu.js') && hasRelaxedSimd() ? /^relaxed-/ : /^simd128$/;
+  check(expected.test(report.instructionSet), `instructions: ${report.instructionSet}`);
   model.dispose();
   const ms = (time) => time.toFixed(1);
-  return `load ${ms(loaded - begin)}, first ${ms(first - prepared)}, second ${ms(second - again)} ms, ${onDevice} nodes in ${report.partitions.length} partitions on the device, largest difference ${worst.toExponential(1)}`;
+  return `load ${ms(loaded - begin)}, first ${ms(first - prepared)}, second ${ms(second - again)} ms, ${report.instructionSet}, ${onDevice} nodes in ${report.partitions.length} partitions on the device, largest difference ${worst.toExponential(1)}`;
 }
 
 /** A model whose every third node is on the CPU: partitions and CPU kernels alternate. */
