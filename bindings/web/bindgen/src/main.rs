@@ -13,7 +13,9 @@ use wasm_bindgen_cli_support::Bindgen;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [module, to @ ..] = arguments.as_slice() else { bail!("usage: delegraph-web-bindgen MODULE.wasm FOLDER NAME") };
+    let [module, to @ ..] = arguments.as_slice() else {
+        bail!("usage: delegraph-web-bindgen MODULE.wasm FOLDER NAME")
+    };
     let mut module = Module::from_file(module).with_context(|| module.clone())?;
     replace_relaxed_bounds(&mut module);
     let (folder, name) = match to {

@@ -356,8 +356,12 @@ unsafe fn any<D: Dot8, const KW: usize, const STRIDE: usize>(
         }
         if D::PIXELS >= 4 {
             step!(false, 4);
-        } else if KW != 0 {
-            step!(false, 2);
+        } else if KW != 0 && inside && r.layer.filter.window[0] <= 4 && r.channels == D::LANES {
+            let rows = four_rows(r, 0);
+            while pixels.end - x >= 2 {
+                two_pixels::<D, KW, STRIDE>(r, &rows, x);
+                x += 2;
+            }
         }
         step!(false, 1);
     }
@@ -405,6 +409,45 @@ unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const ZERO: bool
                 sum = D::add(sum, D::mul(minus, D::finish(sums[t])));
             }
             D::store_bytes(r.out.add((x + t) * pixel), D::requant(sum, &r.requant, 0), r.channels);
+        }
+    }
+}
+
+/// Computes two neighbouring pixels of a window of at most four rows, whose columns are inside the input. Each column that they
+/// read is interleaved once.
+#[inline(always)]
+unsafe fn two_pixels<D: Dot8, const KW: usize, const STRIDE: usize>(r: &Row<'_>, rows: &FourRows, x: usize) {
+    let pixel = r.layer.filter.channels;
+    let offset = (r.geo.origin(1, x) as usize).wrapping_mul(pixel);
+    let mut p = [r.blank; 4];
+    for (p, (base, mask)) in p.iter_mut().zip(rows.base.iter().zip(rows.mask)) {
+        *p = base.wrapping_add(offset & mask);
+    }
+    // SAFETY: the caller meets the contract of `run_of`; the vector has all its channels.
+    unsafe {
+        let flip = D::flip(r.flip);
+        let mut acc = [D::zero(); 2];
+        // Not a loop, whose indices could keep the sums in memory.
+        macro_rules! column {
+            ($($c:literal)*) => {
+                $(if $c < KW + STRIDE {
+                    let q = D::quads(p, D::LANES, flip);
+                    if $c < KW {
+                        acc[0] = D::dot_each(acc[0], q, D::b(r.weights.add($c * D::LANES * 4)));
+                    }
+                    if $c >= STRIDE {
+                        acc[1] = D::dot_each(acc[1], q, D::b(r.weights.add(($c - STRIDE) * D::LANES * 4)));
+                    }
+                    for (p, mask) in p.iter_mut().zip(rows.mask) {
+                        *p = p.wrapping_add(pixel & mask);
+                    }
+                })*
+            };
+        }
+        column!(0 1 2 3 4 5 6);
+        for (t, acc) in acc.into_iter().enumerate() {
+            let sum = D::add(D::finish(acc), D::load(r.bias));
+            D::store_bytes(r.out.add((x + t) * pixel), D::requant(sum, &r.requant, 0), D::LANES);
         }
     }
 }
