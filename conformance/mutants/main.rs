@@ -52,7 +52,9 @@ fn main() {
 }
 
 fn run(case: &Case) -> Result<Vec<Computed>, String> {
-    let run = || case.build().and_then(|model| case.run(model, ReferenceOpResolver::new())).map_err(|e| e.to_string());
+    let run = || {
+        case.build().and_then(|model| case.run(model, ReferenceOpResolver::new())).map_err(|e| e.to_string())
+    };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("panics".into()))
 }
 
