@@ -295,7 +295,7 @@ impl StridedCopy {
     /// Returns the copy as one of rows of whole bytes, if it is one.
     fn rows(&self) -> Option<ByteRows> {
         let (&[(count, steps)], (size, [1, 1])) = (&*self.nest.outer, self.nest.inner) else { return None };
-        let width = (self.bits % 8 == 0).then_some(self.bits / 8)?;
+        let width = self.bits.is_multiple_of(8).then_some(self.bits / 8)?;
         let len = size.checked_mul(width)?;
         let [from, to] = steps.map(|step| usize::try_from(step).ok()?.checked_mul(width));
         (count > 0).then_some(ByteRows { count, len, steps: [from?, to?] })

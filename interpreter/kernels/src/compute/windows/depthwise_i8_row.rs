@@ -192,9 +192,9 @@ impl Block<'_> {
             if EDGE {
                 masks = [self.mask & part.inside(offset.cast_signed()); 4];
                 if part.apart != 0 {
-                    for row in 1..4usize {
+                    for (row, mask) in masks.iter_mut().enumerate().skip(1) {
                         let offset = offset.cast_signed() + row.cast_signed() * part.apart;
-                        masks[row] = self.mask & part.inside(offset);
+                        *mask = self.mask & part.inside(offset);
                     }
                 }
             }
