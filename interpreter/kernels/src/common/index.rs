@@ -279,7 +279,7 @@ impl StridedCopy {
     /// Copies from the bytes of one tensor to the bytes of another.
     fn run(&self, from: &[u8], to: &mut [u8]) {
         if let Some(rows) = self.rows() {
-            let [i, o] = self.start.map(|start| start * (self.bits / 8));
+            let [i, o] = rows.start;
             return rows.copy(&from[i..], &mut to[o..]);
         }
         match self.bits {
@@ -298,7 +298,8 @@ impl StridedCopy {
         let width = self.bits.is_multiple_of(8).then_some(self.bits / 8)?;
         let len = size.checked_mul(width)?;
         let [from, to] = steps.map(|step| usize::try_from(step).ok()?.checked_mul(width));
-        (count > 0).then_some(ByteRows { count, len, steps: [from?, to?] })
+        let [i, o] = self.start.map(|start| start.checked_mul(width));
+        (count > 0).then_some(ByteRows { count, len, start: [i?, o?], steps: [from?, to?] })
     }
 
     fn elements<const W: usize>(&self, from: &[u8], to: &mut [u8]) {
@@ -359,7 +360,8 @@ struct ByteRows {
     count: usize,
     /// Bytes of a row.
     len: usize,
-    /// Bytes from row to row.
+    /// The first byte, and bytes from row to row, of either tensor.
+    start: [usize; 2],
     steps: [usize; 2],
 }
 

@@ -169,9 +169,9 @@ impl Windows<'_> {
     #[inline(always)]
     fn max<const N: usize>(&self, first: usize, out: &mut [u8; N]) {
         let mut most = [0u8; N];
+        let (last, byte) = (self.taps[1] - 1, |x: u8| x ^ self.flip);
         // The usual window, without a loop.
         let rows = if self.taps == [2, 2] {
-            let byte = |x: u8| x ^ self.flip;
             let (a, b) = (self.tap::<N>(first, 0, 0), self.tap::<N>(first, 0, 1));
             let (c, d) = (self.tap::<N>(first, 1, 0), self.tap::<N>(first, 1, 1));
             for i in 0..N {
@@ -182,40 +182,16 @@ impl Windows<'_> {
             self.taps[0]
         };
         for ky in 0..rows {
-            // Up to four taps at a time, as the maxima are in memory in between.
-            let mut kx = 0;
-            while kx < self.taps[1] {
-                let count = (self.taps[1] - kx).min(4);
-                let tap = |k: usize| self.tap::<N>(first, ky, kx + k);
-                let byte = |x: u8| x ^ self.flip;
-                match count {
-                    4 => {
-                        let (a, b, c, d) = (tap(0), tap(1), tap(2), tap(3));
-                        for i in 0..N {
-                            let pair = byte(a[i]).max(byte(b[i]));
-                            most[i] = most[i].max(pair.max(byte(c[i]).max(byte(d[i]))));
-                        }
-                    }
-                    3 => {
-                        let (a, b, c) = (tap(0), tap(1), tap(2));
-                        for i in 0..N {
-                            most[i] = most[i].max(byte(a[i]).max(byte(b[i])).max(byte(c[i])));
-                        }
-                    }
-                    2 => {
-                        let (a, b) = (tap(0), tap(1));
-                        for i in 0..N {
-                            most[i] = most[i].max(byte(a[i]).max(byte(b[i])));
-                        }
-                    }
-                    _ => {
-                        let a = tap(0);
-                        for i in 0..N {
-                            most[i] = most[i].max(byte(a[i]));
-                        }
-                    }
+            // Four taps at a time, as the maxima are in memory in between. Repeated ones do not matter.
+            for kx in (0..=last).step_by(4) {
+                let a = self.tap::<N>(first, ky, kx);
+                let b = self.tap::<N>(first, ky, (kx + 1).min(last));
+                let c = self.tap::<N>(first, ky, (kx + 2).min(last));
+                let d = self.tap::<N>(first, ky, (kx + 3).min(last));
+                for i in 0..N {
+                    let pair = byte(a[i]).max(byte(b[i]));
+                    most[i] = most[i].max(pair.max(byte(c[i]).max(byte(d[i]))));
                 }
-                kx += count;
             }
         }
         let offset = if self.flip == 0 { 0 } else { 128 };
