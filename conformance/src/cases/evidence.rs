@@ -131,7 +131,8 @@ impl Case {
             let output = outputs.into_iter().nth(i)?;
             numbers(output.ty, &output.bytes)
         };
-        let numbers = [None, Some(0.37), Some(-2.9), Some(1e6), Some(-1e6)];
+        // The last ones exceed all numbers that do not count as overflow in sums and extrema of usual data.
+        let numbers = [None, Some(0.37), Some(-2.9), Some(1e6), Some(-1e6), Some(1e12), Some(-1e12)];
         let outputs: Option<Vec<Vec<f64>>> = numbers.into_iter().map(run).collect();
         let Some(outputs) = outputs else { return false };
         let element = |output: &Vec<f64>, at: usize| output.get(at).map(|v| v.to_bits());
