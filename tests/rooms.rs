@@ -47,7 +47,7 @@ const ABSENT: &[(&str, &str, &[&str])] = &[
     ]),
     (WGSL, "a strided copy: copy.wgsl", &[
         "concatenation", "depth_to_space", "fill", "pack", "reverse", "slice", "space_to_batch", "split",
-        "stablehlo_movement", "tile", "transpose",
+        "stablehlo_movement", "tile",
     ]),
     (WGSL, "a view, or a copy of a buffer", &["reshape", "variables"]),
     (WGSL, "steps of other families", &[

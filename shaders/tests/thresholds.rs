@@ -206,7 +206,14 @@ fn broadcasting() {
 
 #[test]
 fn copies() {
-    check(4, |sizes| transpose::Spec { input: sizes.to_vec(), permutation: vec![2, 0, 3, 1] });
+    for permutation in [[2, 0, 3, 1], [0, 3, 1, 2], [0, 2, 3, 1], [0, 2, 1, 3], [3, 2, 1, 0]] {
+        check(4, |sizes| transpose::Spec { input: sizes.to_vec(), permutation: permutation.to_vec() });
+    }
+    // Dimensions that cannot change, and are merged with others that can.
+    check(2, |sizes| transpose::Spec {
+        input: vec![sizes[0], 5, 6, sizes[1]],
+        permutation: vec![2, 3, 0, 1],
+    });
     check(3, |sizes| tile::Spec { input: sizes.to_vec(), multiples: vec![2, 1, 3] });
     check(3, |sizes| slice::Spec {
         input: sizes.iter().map(|n| n + 4).collect(),

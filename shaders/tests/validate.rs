@@ -473,6 +473,16 @@ fn movements() {
         }
     }
     kernels.add(|caps| transpose::Spec { input: vec![2, 3, 4], permutation: vec![2, 0, 1] }.kernel(caps));
+    // Matrices in up to four dimensions, none of which are neighbours in both orders.
+    for rank in 2..=6 {
+        for last in [20, 17] {
+            let mut input = vec![3; rank];
+            (input[0], input[rank - 1]) = (20, last);
+            let permutation = (0..rank).rev().collect();
+            let spec = transpose::Spec { input, permutation };
+            kernels.add(|caps| spec.kernel(caps));
+        }
+    }
     kernels.add(|caps| tile::Spec { input: vec![2, 3], multiples: vec![2, 2] }.kernel(caps));
     kernels.add(|caps| {
         let direction = Shuffle::DepthToSpace;

@@ -66,6 +66,97 @@ fn transposes() {
     check_transpose(&[30, 20, 11, 8], &[2, 0, 1, 3]);
 }
 
+/// Permutations that move the innermost dimension, with sizes around those of tiles.
+#[test]
+fn transposes_in_tiles() {
+    for sides in [[15, 40], [16, 16], [17, 19], [31, 33], [32, 32], [33, 65], [36, 68], [64, 16], [100, 30]] {
+        let [a, b] = sides;
+        check_transpose(&[a, b], &[1, 0]);
+        check_transpose(&[3, a, b], &[0, 2, 1]);
+        check_transpose(&[a, 3, b], &[2, 1, 0]);
+        check_transpose(&[a, b, 3], &[1, 2, 0]);
+        check_transpose(&[b, a, 2, 3], &[1, 2, 3, 0]);
+    }
+    // Neighbours that stay together are one dimension.
+    check_transpose(&[2, 5, 7, 18], &[0, 3, 1, 2]);
+    check_transpose(&[2, 18, 5, 7], &[0, 2, 3, 1]);
+    check_transpose(&[2, 6, 6, 20], &[0, 3, 1, 2]);
+    check_transpose(&[2, 20, 6, 6], &[0, 2, 3, 1]);
+    check_transpose(&[3, 18, 20, 5], &[0, 2, 1, 3]);
+    check_transpose(&[3, 18, 5, 20], &[3, 1, 2, 0]);
+    check_transpose(&[18, 3, 5, 20], &[3, 1, 2, 0]);
+    check_transpose(&[18, 3, 5, 20], &[3, 2, 1, 0]);
+    check_transpose(&[1, 18, 1, 20], &[3, 1, 2, 0]);
+    // Matrices of two and more dimensions, some of which change places.
+    check_transpose(&[2, 3, 18, 2, 20], &[1, 4, 0, 3, 2]);
+    check_transpose(&[2, 17, 3, 2, 19], &[3, 0, 4, 2, 1]);
+    check_transpose(&[2, 16, 3, 2, 36], &[3, 0, 4, 2, 1]);
+    check_transpose(&[16, 2, 3, 2, 3, 17], &[5, 4, 3, 2, 1, 0]);
+    check_transpose(&[2, 3, 20, 2, 3, 16], &[4, 1, 3, 5, 0, 2]);
+}
+
+#[test]
+fn only_large_matrices_are_transposed_in_tiles() {
+    let variant = |input: &[u32], permutation: &[usize], caps: &Caps| {
+        let spec = transpose::Spec { input: input.to_vec(), permutation: permutation.to_vec() };
+        let variant = spec.kernel(caps).unwrap().variant;
+        let is_vec4 = variant.source().unwrap().contains("alias T = vec4");
+        (variant.key.as_str().starts_with("transpose:"), is_vec4)
+    };
+    let [hardware, software] = BOTH;
+    assert_eq!(variant(&[16, 17], &[1, 0], &hardware), (true, false));
+    assert_eq!(variant(&[16, 20], &[1, 0], &hardware), (true, true));
+    assert_eq!(variant(&[16, 20], &[1, 0], &software), (false, false));
+    assert_eq!(variant(&[15, 20], &[1, 0], &hardware), (false, false));
+    assert_eq!(variant(&[20, 15], &[1, 0], &hardware), (false, false));
+    // Height and width together are large, three channels are not.
+    assert_eq!(variant(&[2, 5, 7, 16], &[0, 3, 1, 2], &hardware), (true, false));
+    assert_eq!(variant(&[2, 4, 7, 16], &[0, 3, 1, 2], &hardware), (true, true));
+    assert_eq!(variant(&[2, 99, 99, 3], &[0, 3, 1, 2], &hardware), (false, false));
+    // The innermost dimension stays.
+    assert_eq!(variant(&[2, 32, 32, 32], &[0, 2, 1, 3], &hardware), (false, true));
+}
+
+/// The dispatch of more tiles than the limit has a second dimension, and workgroups without a tile.
+#[test]
+fn tiles_continue_in_the_second_dimension() {
+    let Some(gpu) = gpu() else { return };
+    let mut caps = Caps::WEBGPU;
+    caps.max_workgroups_per_dimension = 3;
+    for (rows, columns) in [(40, 105), (35, 105)] {
+        let spec = transpose::Spec { input: vec![rows, columns], permutation: vec![1, 0] };
+        assert_eq!(spec.kernel(&Caps::WEBGPU).unwrap().dispatch, [8, 1, 1]);
+        let kernel = spec.kernel(&caps).unwrap();
+        assert_eq!(kernel.dispatch, [3, 3, 1]);
+        let values = words(count(&[rows, columns]));
+        let operands = [(Binding::Input(0), bytemuck::cast_slice(&values))];
+        let actual: Vec<u32> = gpu.run(&kernel, &operands, values.len());
+        let from = |i: usize| i % rows as usize * columns as usize + i / rows as usize;
+        assert!((0..values.len()).all(|i| actual[i] == values[from(i)]), "{rows} x {columns}");
+    }
+}
+
+#[test]
+fn transposes_of_halves() {
+    let Some(gpu) = gpu().filter(|gpu| gpu.caps.f16) else { return };
+    for (rows, columns) in [(40, 33), (33, 40), (36, 68), (16, 15), (3, 8)] {
+        let spec = transpose::Spec { input: vec![2, rows, columns], permutation: vec![0, 2, 1] };
+        // Normal numbers, which all devices keep.
+        let half = |i: u32| (i.wrapping_mul(0x9e37_79b9) >> 16) as u16 & 0xbfff | 0x0400;
+        let values: Vec<u16> = (0..2 * rows * columns).map(half).collect();
+        for kernel in BOTH.map(|caps| spec.kernel(&caps).unwrap()) {
+            let kernel = Kernel { variant: kernel.variant.with_halves(0b11), ..kernel };
+            let operands = [(Binding::Input(0), bytemuck::cast_slice(&values))];
+            let words: Vec<u32> = gpu.run(&kernel, &operands, values.len() / 2);
+            let actual: &[u16] = bytemuck::cast_slice(&words);
+            for (index, actual) in indices(&[2, columns, rows]).iter().zip(actual) {
+                let from = flat(&[2, rows, columns], &[index[0], index[2], index[1]]);
+                assert_eq!(*actual, values[from], "{}: {index:?}", kernel.variant.key);
+            }
+        }
+    }
+}
+
 #[test]
 fn lists_that_are_not_permutations_are_errors() {
     for permutation in [vec![0, 0], vec![0], vec![0, 2]] {
