@@ -78,15 +78,27 @@ impl Split {
         Threshold::AtLeast(if caps.software { 16 } else { 8192 })
     }
 
+    /// Number of reduced elements from which a whole workgroup shares an output, if there are few outputs. Measured on
+    /// hardware; a CPU is occupied by fewer invocations.
+    const MIN_WHOLE: Threshold = Threshold::AtLeast(1024);
+    /// Number of outputs that occupy the device with some tens of invocations each.
+    const MANY_OUTPUTS: Threshold = Threshold::AtLeast(512);
+
     /// Returns the thresholds of [`Split::new`].
-    pub(crate) fn thresholds(caps: &Caps) -> [Threshold; 2] {
-        [Self::MIN_SHARED, Self::enough_outputs(caps)]
+    pub(crate) fn thresholds(caps: &Caps) -> Vec<Threshold> {
+        let mut thresholds = vec![Self::MIN_SHARED, Self::enough_outputs(caps)];
+        if !caps.software {
+            thresholds.extend([Self::MIN_WHOLE, Self::MANY_OUTPUTS]);
+        }
+        thresholds
     }
 
     /// Creates the split for `outputs` outputs, each of `reduced` elements.
     pub(crate) fn new(caps: &Caps, outputs: u32, reduced: u32) -> Self {
         let shared = Self::MIN_SHARED.holds(reduced) && !Self::enough_outputs(caps).holds(outputs);
+        let whole = Self::MIN_WHOLE.holds(reduced) && !Self::MANY_OUTPUTS.holds(outputs);
         match shared {
+            true if whole && !caps.software => Self { invocations: 256, workgroup: 256 },
             true => Self { invocations: 32, workgroup: 256 },
             false => Self { invocations: 1, workgroup: if caps.software { 16 } else { 64 } },
         }
@@ -199,7 +211,7 @@ impl Shader for Spec {
 
 /// Returns the thresholds of all reductions.
 pub(crate) fn thresholds(caps: &Caps) -> Vec<Threshold> {
-    [NEST, Split::thresholds(caps)].concat()
+    NEST.into_iter().chain(Split::thresholds(caps)).collect()
 }
 
 impl Spec {
