@@ -130,8 +130,16 @@ fn angles_far_from_zero() {
 
 #[test]
 fn clamping_keeps_nan() {
-    check(&[Unary::RELU6], &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0]);
-    check(&[Unary::RELU], &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0]);
+    let Some(gpu) = gpu() else { return };
+    let numbers = [f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.0];
+    check(&[Unary::RELU6], &numbers);
+    check(&[Unary::RELU], &numbers);
+    if !gpu.caps.software {
+        // WGSL does not guarantee it: a compiler may assume that there is no NaN, and NVIDIA's does.
+        return eprintln!("skipped: NaN on {}", gpu.adapter);
+    }
+    check(&[Unary::RELU6], &[f32::NAN]);
+    check(&[Unary::RELU], &[f32::NAN]);
 }
 
 #[test]

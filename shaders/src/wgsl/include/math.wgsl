@@ -23,7 +23,8 @@ fn op_ceil(v: T, a: f32, b: f32) -> T {
     return ceil(v);
 }
 
-// Written with comparisons so that NaN stays NaN.
+// Written with comparisons so that NaN stays NaN where the compiler keeps them. NVIDIA's makes a minimum and a maximum of
+// them, which return the bound.
 fn op_clamp(v: T, a: f32, b: f32) -> T {
     let low = select(v, T(a), v < T(a));
     return select(low, T(b), low > T(b));
