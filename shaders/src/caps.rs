@@ -20,6 +20,9 @@ pub struct Caps {
     pub subgroups: bool,
     /// Number of invocations in a subgroup; 0 if it is unknown or not constant.
     pub subgroup_size: u32,
+    /// The device has matrix units, and the input and the weights of the kernel have 16 bits: shaders may multiply
+    /// cooperative matrices of 16 by 16 16-bit floats with 32-bit sums.
+    pub matrices: bool,
     /// The device is a CPU: register tiles are efficient, workgroup memory and barriers are not, and a few workgroups
     /// occupy all cores.
     pub software: bool,
@@ -36,6 +39,7 @@ impl Caps {
         f16: false,
         subgroups: false,
         subgroup_size: 0,
+        matrices: false,
         software: false,
     };
 
@@ -43,6 +47,13 @@ impl Caps {
     #[must_use]
     pub const fn with_software(mut self, software: bool) -> Self {
         self.software = software;
+        self
+    }
+
+    /// Sets [`Caps::matrices`].
+    #[must_use]
+    pub const fn with_matrices(mut self, matrices: bool) -> Self {
+        self.matrices = matrices;
         self
     }
 
@@ -77,6 +88,8 @@ pub struct Features {
     pub f16: bool,
     /// Subgroup built-ins.
     pub subgroups: bool,
+    /// `enable wgpu_cooperative_matrix;`
+    pub matrices: bool,
     /// `unpack2x16float`, which needs no WebGPU feature.
     pub halves: bool,
 }

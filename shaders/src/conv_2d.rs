@@ -1,7 +1,9 @@
 //! Convolution with strides, dilation, padding, groups, bias and a fused epilogue.
 
+use crate::block_tile::{self, BlockTile};
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
+use crate::matrix_tile::{self, MatrixTile};
 use crate::register_tile::{Pixels, RegisterTile, WIDTHS, width};
 use crate::shape::elements;
 use crate::template::Template;
@@ -17,6 +19,36 @@ enum Filter {
     Known,
     /// Filters of nearly all sizes, which the model computes. Some of them run slower than with a specialized variant.
     Any,
+}
+
+/// The division of the outputs into invocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tile {
+    /// Tiles of invocations, in registers.
+    Registers(RegisterTile),
+    /// Tiles of workgroups, in workgroup memory.
+    Block(BlockTile),
+    /// Tiles of workgroups, with matrix units.
+    Matrices(MatrixTile),
+}
+
+impl Tile {
+    /// Returns the output channels and the output pixels of a workgroup.
+    fn size(&self) -> [u32; 2] {
+        match self {
+            Self::Registers(tile) => [tile.breadth(), tile.reach()],
+            Self::Block(tile) => [tile.breadth(), tile.reach()],
+            Self::Matrices(tile) => [tile.breadth(), tile.reach()],
+        }
+    }
+
+    /// Returns the distance between the steps in depth of an invocation.
+    fn stride(&self) -> u32 {
+        match self {
+            Self::Registers(tile) => tile.stride(),
+            Self::Block(_) | Self::Matrices(_) => 1,
+        }
+    }
 }
 
 /// `output = epilogue(convolution(input, filter) + bias)`.
@@ -96,23 +128,78 @@ impl Spec {
     /// and for other numbers of pixels.
     pub fn other_channels(&self, caps: &Caps) -> Vec<Variant> {
         let groups = (1..=self.output[3]).filter(|groups| self.output[3].is_multiple_of(*groups));
-        groups.flat_map(|groups| Pixels::ALL.map(|pixels| self.known_variant(caps, groups, pixels))).collect()
+        groups.flat_map(|groups| self.known_variants(caps, groups)).collect()
     }
 
-    fn tile(&self, caps: &Caps, filter: Filter, groups: u32, pixels: Pixels) -> RegisterTile {
+    /// Returns the tile of this number of output pixels.
+    fn tile(&self, caps: &Caps, filter: Filter, groups: u32, pixels: u32) -> Tile {
         let channels = self.output[3];
+        let several = Pixels::of(pixels);
         match filter {
             Filter::Any => {
-                RegisterTile::choose(caps, width(channels, channels / groups.max(1)), pixels, groups == 1)
+                let width = width(channels, channels / groups.max(1));
+                Tile::Registers(RegisterTile::choose(caps, width, several, groups == 1))
             }
-            Filter::Known => RegisterTile::convolution(caps, channels, groups, pixels),
+            Filter::Known => {
+                let registers =
+                    || Tile::Registers(RegisterTile::convolution(caps, channels, groups, several));
+                self.fastest_block(caps, groups, pixels).unwrap_or_else(registers)
+            }
         }
     }
 
-    fn known_variant(&self, caps: &Caps, groups: u32, pixels: Pixels) -> Variant {
+    /// Returns the fastest tile in workgroup memory, for outputs of several pixels; `None` if none fits.
+    fn fastest_block(&self, caps: &Caps, groups: u32, pixels: u32) -> Option<Tile> {
+        if Pixels::of(pixels) == Pixels::One {
+            return None;
+        }
+        let [_, kernel_h, kernel_w, group_c] = self.filter;
+        let terms = kernel_h.saturating_mul(kernel_w).saturating_mul(group_c.div_ceil(4));
+        // Powers of two, so that few numbers of pixels stand for all.
+        let pixels = pixels.checked_next_power_of_two().unwrap_or(pixels);
+        self.blocks(caps, groups).min_by_key(|tile| match tile {
+            Tile::Block(tile) => tile.time(pixels, self.output[3], terms),
+            Tile::Matrices(tile) => tile.time(pixels, self.output[3], terms),
+            Tile::Registers(_) => u64::MAX,
+        })
+    }
+
+    /// Returns the tiles in workgroup memory that compute the convolution on the device.
+    fn blocks(&self, caps: &Caps, groups: u32) -> impl Iterator<Item = Tile> {
+        let (caps, epilogue, whole) = (*caps, self.epilogue, groups == 1);
+        let blocks = block_tile::TILES.into_iter().filter(move |t| whole && t.fits(&caps, epilogue.sums()));
+        let matrices = matrix_tile::TILES.into_iter().filter(move |t| whole && t.fits(&caps, &epilogue));
+        blocks.map(Tile::Block).chain(matrices.map(Tile::Matrices))
+    }
+
+    /// Returns the variants of a constant filter for any number of output pixels.
+    fn known_variants(&self, caps: &Caps, groups: u32) -> Vec<Variant> {
+        let mut tiles: Vec<Tile> = Vec::new();
+        for pixels in (0..u32::BITS).map(|bit| 1 << bit) {
+            let tile = self.tile(caps, Filter::Known, groups, pixels);
+            if !tiles.contains(&tile) {
+                tiles.push(tile);
+            }
+        }
+        tiles.into_iter().map(|tile| self.known_variant(tile)).collect()
+    }
+
+    fn known_variant(&self, tile: Tile) -> Variant {
         let depth = self.filter[3];
-        let tile = self.tile(caps, Filter::Known, groups, pixels);
-        self.variant(tile, Threshold::VECTORS.holds(depth), few_channels(depth), self.is_pointwise())
+        let (vec4, few) = (Threshold::VECTORS.holds(depth), few_channels(depth));
+        let vectors = [vec4, Threshold::VECTORS.holds(self.output[3])];
+        let (pointwise, epilogue) = (self.is_pointwise(), &self.epilogue);
+        match tile {
+            Tile::Registers(tile) => self.variant(tile, vec4, few, pointwise),
+            Tile::Block(tile) => {
+                let template = Template::new("conv_2d_block", include_str!("wgsl/conv_2d_block.wgsl"));
+                tile.variant(NAME, template, vectors, few, pointwise, epilogue)
+            }
+            Tile::Matrices(tile) => {
+                let template = Template::new("conv_2d_matrices", include_str!("wgsl/conv_2d_matrices.wgsl"));
+                tile.variant(NAME, template, vectors, few, pointwise, epilogue)
+            }
+        }
     }
 
     fn variant(&self, tile: RegisterTile, vec4: bool, channels: u32, pointwise: bool) -> Variant {
@@ -120,23 +207,47 @@ impl Spec {
         tile.variant(NAME, template, vec4, channels, pointwise, &self.epilogue)
     }
 
+    /// Returns the kernels of all tiles that compute the convolution on the device, for tests and measurements.
+    ///
+    /// # Errors
+    /// See [`Shader::kernel`].
+    pub fn candidates(&self, caps: &Caps) -> Result<Vec<Kernel>, ShaderError> {
+        self.check()?;
+        let (groups, pixels) = (self.groups(), self.pixels());
+        let registers = RegisterTile::convolution(caps, self.output[3], groups, Pixels::of(pixels));
+        let tiles = [Tile::Registers(registers)].into_iter().chain(self.blocks(caps, groups));
+        tiles.map(|tile| self.kernel_with(caps, tile, self.known_variant(tile))).collect()
+    }
+
+    /// Returns the number of output pixels.
+    fn pixels(&self) -> u32 {
+        self.output[..3].iter().product()
+    }
+
     fn kernel_of(&self, caps: &Caps, filter: Filter) -> Result<Kernel, ShaderError> {
         self.check()?;
+        let tile = self.tile(caps, filter, self.groups(), self.pixels());
+        let variant = match (filter, tile) {
+            (Filter::Any, Tile::Registers(tile)) => {
+                self.variant(tile, Threshold::VECTORS.holds(self.filter[3]), 0, false)
+            }
+            _ => self.known_variant(tile),
+        };
+        self.kernel_with(caps, tile, variant)
+    }
+
+    fn kernel_with(&self, caps: &Caps, tile: Tile, variant: Variant) -> Result<Kernel, ShaderError> {
         let [_, in_h, in_w, in_c] = self.input;
-        let [batch, out_h, out_w, out_c] = self.output;
+        let [_, out_h, out_w, out_c] = self.output;
         let [_, kernel_h, kernel_w, group_c] = self.filter;
         let (vec4, group_v) = (Threshold::VECTORS.holds(group_c), group_c.div_ceil(4));
-        let (pixels, groups) = (batch * out_h * out_w, self.groups());
-        let tile = self.tile(caps, filter, groups, Pixels::of(pixels));
-        let variant = match filter {
-            Filter::Any => self.variant(tile, vec4, 0, false),
-            Filter::Known => self.known_variant(caps, groups, Pixels::of(pixels)),
-        };
+        let (pixels, groups) = (self.pixels(), self.groups());
         // The workgroups along the pixels may exceed one dimension.
-        let tiles = pixels.div_ceil(tile.reach());
+        let [breadth, reach] = tile.size();
+        let tiles = pixels.div_ceil(reach);
         let rows = tiles.div_ceil(caps.max_workgroups_per_dimension.max(1));
         let row = tiles.div_ceil(rows);
-        let groups_c = out_c.div_ceil(tile.breadth());
+        let groups_c = out_c.div_ceil(breadth);
         let taps = kernel_h * kernel_w * group_v * out_c;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { in_c / 4 } else { in_c }, group_c, group_v])
@@ -169,7 +280,7 @@ impl Shader for Spec {
     }
 
     fn other_sizes(&self, caps: &Caps) -> OtherSizes {
-        OtherSizes::variants(Pixels::ALL.map(|pixels| self.known_variant(caps, self.groups(), pixels)))
+        OtherSizes::variants(self.known_variants(caps, self.groups()))
     }
 }
 

@@ -4,6 +4,8 @@ use crate::conv_2d;
 use crate::epilogue::Epilogue;
 use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
+const NAME: &str = "fully_connected";
+
 /// `output = epilogue(input · transpose(filter) + bias)`, with constant weights. Weights that the model computes take a
 /// [`batch_matmul`](crate::batch_matmul) with a transposed second operand.
 ///
@@ -50,11 +52,15 @@ impl Shader for Spec {
     /// For an extent of zero, and for a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let mut kernel = self.convolution().kernel(caps)?;
-        kernel.variant.name = "fully_connected";
+        kernel.variant.name = NAME;
         Ok(kernel)
     }
 
     fn other_sizes(&self, caps: &Caps) -> OtherSizes {
-        self.convolution().other_sizes(caps)
+        let mut sizes = self.convolution().other_sizes(caps);
+        if let OtherSizes::Variants(variants) = &mut sizes {
+            variants.iter_mut().for_each(|variant| variant.name = NAME);
+        }
+        sizes
     }
 }

@@ -19,6 +19,7 @@
 //! The crate is an implementation detail of `delegraph-delegate-wgpu`: its API may change in any release.
 
 mod binding;
+mod block_tile;
 mod caps;
 mod copy;
 mod element;
@@ -29,6 +30,7 @@ mod half_storage;
 mod halves;
 mod integers;
 mod kernel;
+mod matrix_tile;
 mod register_tile;
 mod shader;
 mod shape;

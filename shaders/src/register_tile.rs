@@ -69,7 +69,10 @@ impl RegisterTile {
 
     /// Chooses a tile for a convolution with `channels` output channels in `groups` groups.
     pub(crate) fn convolution(caps: &Caps, channels: u32, groups: u32, pixels: Pixels) -> Self {
-        let tile = Self::choose(caps, width(channels, channels / groups.max(1)), pixels, groups == 1);
+        let width = width(channels, channels / groups.max(1));
+        // Where memory is the limit, more workgroups with fewer channels each keep more loads in flight.
+        let narrow = pixels == Pixels::One && !caps.software;
+        let tile = Self::choose(caps, if narrow { width.min(2) } else { width }, pixels, groups == 1);
         if groups != 1 || pixels == Pixels::One || !FEW_CHANNELS.contains(&channels) {
             return tile;
         }

@@ -225,9 +225,12 @@ fn include(name: &str) -> Option<&'static str> {
     Some(match name {
         "angles" => include_str!("wgsl/include/angles.wgsl"),
         "conv" => include_str!("wgsl/include/conv.wgsl"),
+        "conv_2d_params" => include_str!("wgsl/include/conv_2d_params.wgsl"),
         "conv_begin" => include_str!("wgsl/include/conv_begin.wgsl"),
         "conv_end" => include_str!("wgsl/include/conv_end.wgsl"),
+        "conv_store" => include_str!("wgsl/include/conv_store.wgsl"),
         "conv_tap" => include_str!("wgsl/include/conv_tap.wgsl"),
+        "conv_terms" => include_str!("wgsl/include/conv_terms.wgsl"),
         "divide" => include_str!("wgsl/include/divide.wgsl"),
         "epilogue" => include_str!("wgsl/include/epilogue.wgsl"),
         "epilogue_params" => include_str!("wgsl/include/epilogue_params.wgsl"),
@@ -251,6 +254,7 @@ fn include(name: &str) -> Option<&'static str> {
         "split" => include_str!("wgsl/include/split.wgsl"),
         "split_tile" => include_str!("wgsl/include/split_tile.wgsl"),
         "walk" => include_str!("wgsl/include/walk.wgsl"),
+        "window" => include_str!("wgsl/include/window.wgsl"),
         "walk_on" => include_str!("wgsl/include/walk_on.wgsl"),
         _ => return None,
     })

@@ -141,6 +141,28 @@ fn convolutions() {
 }
 
 #[test]
+fn convolutions_in_blocks() {
+    // A device with matrix units and more workgroup memory than WebGPU's minimum.
+    let mut matrices = Caps::WEBGPU.with_subgroups(32).with_matrices(true);
+    matrices.max_workgroup_storage = 48 << 10;
+    let mut kernels = Kernels::default();
+    for epilogue in few_epilogues().into_iter().chain(integer_epilogues()) {
+        for (channels, side) in [([8, 24], 5), ([6, 24], 5), ([3, 7], 5), ([8, 24], 1)] {
+            for mut spec in [conv(channels, 1, side, epilogue), conv([channels[0], 10], 1, side, epilogue)] {
+                for caps in [Caps::WEBGPU, matrices] {
+                    spec.candidates(&caps).unwrap().into_iter().for_each(|kernel| kernels.insert(kernel));
+                }
+                // Of single pixels.
+                spec.filter[1..3].fill(1);
+                spec.padding = [0; 2];
+                spec.candidates(&matrices).unwrap().into_iter().for_each(|kernel| kernels.insert(kernel));
+            }
+        }
+    }
+    kernels.check_within(&matrices);
+}
+
+#[test]
 fn transposed_convolutions() {
     let mut kernels = Kernels::default();
     for epilogue in few_epilogues().into_iter().chain(integer_epilogues()).chain(largest_sums()) {

@@ -2,48 +2,13 @@
 // pixel of the input.
 
 struct Params {
-    in_h: i32,
-    in_w: i32,
-    // Elements of a pixel of the input, or vectors of four where channels come in fours.
-    in_pixel: u32,
-    // Input channels of a group, and vectors of four of them.
-    group_c: u32,
-    group_v: u32,
-    // Pixels of all output images.
-    out_pixels: u32,
-    out_h: u32,
-    out_w: u32,
-    out_c: u32,
-    // Output channels of a group.
-    group_out: u32,
-    kernel_h: u32,
-    kernel_w: u32,
-    stride_h: i32,
-    stride_w: i32,
-    dilation_h: i32,
-    dilation_w: i32,
-    // Rows above and columns left of the image.
-    pad_h: i32,
-    pad_w: i32,
-    // Offset of the bias in weights.
-    bias: u32,
-    // Workgroups along the pixels in one row of the dispatch.
-    row: u32,
+#include "conv_2d_params"
 #include "epilogue_params"
 }
 
 #include "conv"
 
-#if !POINTWISE
-// Top left corner of an output pixel's window, and its image.
-fn window(pixel: u32) -> vec3<i32> {
-    let row = divide(pixel, p.out_w);
-    let n = divide(row, p.out_h);
-    let x = i32(pixel - row * p.out_w);
-    let y = i32(row - n * p.out_h);
-    return vec3(x * p.stride_w - p.pad_w, y * p.stride_h - p.pad_h, i32(n));
-}
-#endif
+#include "window"
 
 @compute @workgroup_size({{LANES}}, {{ROWS}})
 fn main(

@@ -14,11 +14,16 @@ pub struct Gpu {
     pub queue: wgpu::Queue,
     pub caps: Caps,
     pub adapter: String,
+    /// Whether the device has matrix units that kernels can use for operands of 16 bits.
+    pub matrices: bool,
     pipelines: Mutex<HashMap<VariantKey, wgpu::ComputePipeline>>,
 }
 
 /// The environment variable with a part of the name of the adapter to run on. Any adapter is used without it, or none.
 const ADAPTER: &str = "DELEGRAPH_ADAPTER";
+
+/// The environment variable with which kernels are compiled as by a delegate with `trusted_shaders`, without checks.
+const TRUSTED: &str = "DELEGRAPH_TRUSTED";
 
 /// The adapter's device; `None`, with the reason printed, where the machine has no adapter.
 ///
@@ -66,16 +71,24 @@ impl Gpu {
         let adapter = adapter(&instance, name)?;
         let info = adapter.get_info();
         let offered = adapter.limits();
+        let matrices = adapter.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::SHADER_F16),
+            required_features: adapter.features()
+                & (wgpu::Features::SUBGROUP
+                    | wgpu::Features::SHADER_F16
+                    | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX),
+            // SAFETY: the experimental feature is used by kernels whose texts wgpu validates.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             required_limits: wgpu::Limits {
                 max_storage_buffer_binding_size: offered.max_storage_buffer_binding_size,
+                max_compute_workgroup_storage_size: offered.max_compute_workgroup_storage_size,
                 ..Default::default()
             },
             ..Default::default()
         }))
         .map_err(|e| e.to_string())?;
         let mut caps = Caps::WEBGPU.with_software(info.device_type == wgpu::DeviceType::Cpu);
+        caps.max_workgroup_storage = offered.max_compute_workgroup_storage_size;
         caps.f16 = adapter.features().contains(wgpu::Features::SHADER_F16);
         if adapter.features().contains(wgpu::Features::SUBGROUP) {
             let constant = info.subgroup_min_size == info.subgroup_max_size;
@@ -85,6 +98,7 @@ impl Gpu {
             device,
             queue,
             caps,
+            matrices,
             adapter: format!("{} ({})", info.name, info.driver_info),
             pipelines: Mutex::default(),
         })
@@ -93,10 +107,20 @@ impl Gpu {
     fn pipeline(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
         let mut pipelines = self.pipelines.lock().unwrap();
         let make = || {
-            let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            let source = kernel.variant.source().unwrap();
+            let descriptor = wgpu::ShaderModuleDescriptor {
                 label: Some(kernel.variant.key.as_str()),
-                source: wgpu::ShaderSource::Wgsl(kernel.variant.source().unwrap().as_ref().into()),
-            });
+                source: wgpu::ShaderSource::Wgsl(source.as_ref().into()),
+            };
+            let module = if std::env::var_os(TRUSTED).is_some() {
+                // SAFETY: see the same call of the delegate.
+                unsafe {
+                    self.device
+                        .create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+                }
+            } else {
+                self.device.create_shader_module(descriptor)
+            };
             let entries: Vec<_> = (0..)
                 .zip(&kernel.variant.bindings)
                 .map(|(binding, role)| wgpu::BindGroupLayoutEntry {
@@ -131,7 +155,10 @@ impl Gpu {
                 layout: Some(&layout),
                 module: &module,
                 entry_point: Some(kernel.variant.entry),
-                compilation_options: Default::default(),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: std::env::var_os(TRUSTED).is_none(),
+                    ..Default::default()
+                },
                 cache: None,
             })
         };

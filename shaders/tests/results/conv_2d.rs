@@ -2,7 +2,10 @@
 
 use delegraph_shaders::conv_2d::Spec;
 use delegraph_shaders::unary::Unary;
-use delegraph_shaders::{Activation, Binding, Caps, Epilogue, Shader, are_halves, halves};
+use delegraph_shaders::{
+    Activation, Binding, Caps, Epilogue, FixedChannel, IntegerResult, Integers, Scaling, Shader, Sums, Terms,
+    are_halves, halves,
+};
 
 use crate::gpu::{assert_close, bytes, gpu, noise};
 
@@ -76,8 +79,20 @@ fn reference(
     output
 }
 
+/// Compares the kernels of all devices.
 #[track_caller]
 fn check(spec: &Spec) {
+    check_kernels(spec, false);
+}
+
+/// Compares the kernels of all tiles, too.
+#[track_caller]
+fn check_tiles(spec: &Spec) {
+    check_kernels(spec, true);
+}
+
+#[track_caller]
+fn check_kernels(spec: &Spec, tiles: bool) {
     let Some(gpu) = gpu() else { return };
     let count = |shape: [u32; 4]| shape.iter().product::<u32>() as usize;
     let (input, filter) = (noise(count(spec.input), 1), noise(count(spec.filter), 2));
@@ -92,8 +107,10 @@ fn check(spec: &Spec) {
         (Binding::Slope, bytes(&slope)),
     ];
     let expected = reference(spec, &input, &filter, &bias, &residual, &slope);
-    for caps in [gpu.caps, gpu.caps.without_subgroups(), Caps::WEBGPU] {
-        let kernel = spec.kernel(&caps).unwrap();
+    let caps = [gpu.caps, gpu.caps.without_subgroups(), Caps::WEBGPU];
+    let chosen = caps.iter().map(|caps| spec.kernel(caps).unwrap());
+    let tiles = if tiles { spec.candidates(&gpu.caps.with_software(false)).unwrap() } else { Vec::new() };
+    for kernel in chosen.chain(tiles) {
         let actual = gpu.run(&kernel, &operands, count(spec.output));
         assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
     }
@@ -127,6 +144,46 @@ fn weights_of_16_bits() {
     }
 }
 
+/// Products of 16-bit operands by matrix units, where the device has them.
+#[test]
+fn matrices() {
+    let Some(gpu) = gpu() else { return };
+    if !gpu.matrices {
+        return eprintln!("skipped: {} has no matrix units that kernels can use", gpu.adapter);
+    }
+    let count = |shape: [u32; 4]| shape.iter().product::<u32>() as usize;
+    // Multiples of 1/16, which are exact in 16 bits.
+    let coarse =
+        |count, seed| -> Vec<f32> { noise(count, seed).iter().map(|v| (v * 16.0).round() / 16.0).collect() };
+    let narrow = |values: &[f32]| -> Vec<u8> {
+        let pairs = halves(values, 0);
+        pairs.iter().flat_map(|word| word.to_le_bytes()).collect()
+    };
+    for (input, filter, stride) in [
+        ([1, 13, 11, 40], [150, 1, 1, 40], 1),
+        ([2, 9, 8, 20], [70, 3, 3, 20], 1),
+        ([1, 9, 8, 6], [34, 3, 3, 6], 2),
+        ([1, 24, 25, 64], [200, 3, 3, 64], 1),
+    ] {
+        let plain = spec(input, filter, stride, 1, true);
+        let (input, filter) = (coarse(count(plain.input), 1), coarse(count(plain.filter), 2));
+        let channels = plain.output[3] as usize;
+        let bias = coarse(channels, 3);
+        let expected = reference(&plain, &input, &filter, &bias, &[], &vec![0.0; channels]);
+        let (input, weights) = (narrow(&input), narrow(&plain.pack_weights(&filter, Some(&bias))));
+        let operands = [(Binding::Input(0), input.as_slice()), (Binding::Weights, weights.as_slice())];
+        let mut ran = 0;
+        for mut kernel in plain.candidates(&gpu.caps.with_matrices(true)).unwrap() {
+            ran += u32::from(kernel.variant.features.matrices);
+            // The first two bindings: input and weights.
+            kernel.variant = kernel.variant.with_halves(0b11);
+            let actual = gpu.run(&kernel, &operands, count(plain.output));
+            assert_close(&format!("{} {plain:?}", kernel.variant.key), &actual, &expected);
+        }
+        assert!(ran > 0, "no kernel uses matrix units");
+    }
+}
+
 #[test]
 fn pointwise() {
     check(&spec([1, 7, 9, 16], [24, 1, 1, 16], 1, 1, true));
@@ -143,6 +200,52 @@ fn single_pixels() {
     check(&spec([1, 3, 3, 8], [24, 3, 3, 8], 1, 1, false));
     check(&spec([1, 3, 3, 7], [5, 3, 3, 7], 1, 1, false));
     check(&spec([1, 5, 5, 8], [16, 3, 3, 4], 3, 1, false));
+}
+
+#[test]
+fn tiles() {
+    check_tiles(&spec([1, 13, 11, 40], [150, 1, 1, 40], 1, 1, true));
+    check_tiles(&spec([2, 9, 8, 20], [70, 3, 3, 20], 1, 1, true));
+    check_tiles(&spec([1, 9, 8, 7], [33, 3, 3, 7], 2, 1, true));
+    check_tiles(&spec([1, 4, 5, 3], [7, 3, 3, 3], 1, 2, true));
+    let epilogue = Epilogue { residual: Some(Activation::RELU6), ..Epilogue::activation(Activation::Prelu) };
+    check_tiles(&Spec { epilogue, ..spec([1, 6, 7, 12], [20, 1, 1, 12], 1, 1, true) });
+}
+
+#[test]
+fn tiles_of_integers_agree() {
+    let Some(gpu) = gpu() else { return };
+    let integer =
+        |seed, count| -> Vec<i32> { noise(count, seed).iter().map(|v| (v * 128.0) as i32).collect() };
+    // Sums of up to 2^24 are exact in floats; longer ones are added block by block.
+    for (filter, blocks) in [([20, 3, 3, 6], false), ([20, 3, 3, 128], true)] {
+        let plain = spec([1, 7, 6, filter[3]], filter, 1, 1, true);
+        let depth = filter[1..].iter().product::<u32>();
+        let weights = u64::from(depth) * 127;
+        let terms = Terms { count: depth.into(), input: 131, weight: 127, weights, wraps: true };
+        let sums = Sums::of(terms).unwrap();
+        assert_eq!(matches!(sums, Sums::Blocks(_)), blocks);
+        let scaling = Scaling::Narrow;
+        let result = IntegerResult::Fixed { scaling, zero: 0, low: -128, high: 127, tail: [u32::MAX, 0] };
+        let integers = Integers { input_zero: 3, weight_zero: 0, bits: 8, sums, result };
+        let whole = Spec { epilogue: Epilogue::of_integers(Activation::None, integers), ..plain };
+        let count = |shape: [u32; 4]| shape.iter().product::<u32>() as usize;
+        let filter: Vec<i8> = integer(2, count(whole.filter)).iter().map(|v| *v as i8).collect();
+        let channel = FixedChannel { bias: 77, multiplier: 1 << 30, shift: -9, up: true };
+        let channels: Vec<u32> = (0..whole.output[3]).flat_map(|_| channel.words()).collect();
+        let packed = whole.pack_integers(&filter, &channels);
+        let input = integer(1, count(whole.input));
+        let bytes = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+        let (input, packed) = (bytes(bytemuck::cast_slice(&input)), bytes(&packed));
+        let operands = [(Binding::Input(0), input.as_slice()), (Binding::Weights, packed.as_slice())];
+        let kernels = whole.candidates(&gpu.caps.with_software(false)).unwrap();
+        let results: Vec<Vec<i32>> =
+            kernels.iter().map(|kernel| gpu.run(kernel, &operands, count(whole.output))).collect();
+        assert!(results.len() > 4 && results[0].iter().any(|v| *v > -128 && *v < 127 && *v != 0));
+        for (kernel, result) in kernels.iter().zip(&results) {
+            assert_eq!(result, &results[0], "{}", kernel.variant.key);
+        }
+    }
 }
 
 #[test]

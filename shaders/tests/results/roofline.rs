@@ -15,8 +15,9 @@ use delegraph_shaders::binary::{self, Binary};
 use delegraph_shaders::reduce::{self, Reduce};
 use delegraph_shaders::unary::{self, Unary};
 use delegraph_shaders::{
-    Activation, Binding, Element, Epilogue, Features, FixedChannel, IntegerResult, Integers, Kernel, Scaling,
-    Shader, Sums, Terms, Variant, batch_matmul, conv_2d, depthwise_conv_2d, fully_connected, transpose,
+    Activation, Binding, Caps, Element, Epilogue, Features, FixedChannel, IntegerResult, Integers, Kernel,
+    Scaling, Shader, Sums, Terms, Variant, batch_matmul, conv_2d, depthwise_conv_2d, fully_connected,
+    transpose,
 };
 
 use crate::gpu::{Gpu, gpu};
@@ -79,6 +80,8 @@ struct Limits {
     f32: f64,
     f16: f64,
     int8: f64,
+    /// Of matrix units; 0 if kernels cannot use them.
+    matrices: f64,
 }
 
 struct Run<'g> {
@@ -115,6 +118,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 const INVOCATIONS: u32 = 1 << 18;
 /// Independent accumulators of an invocation.
 const CHAINS: u32 = 8;
+/// Steps of each accumulator in a pass of the loop.
+const UNROLLED: u32 = 4;
 
 /// Chains of dependent operations, `steps` times: `step` updates the accumulator `{}` of type `ty`, whose elements are of type `scalar`.
 fn chains(
@@ -137,8 +142,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let _ = writeln!(text, "    var s{i} = {ty}({scalar}(seed + {i}u));");
     }
     let _ = writeln!(text, "    let a = {ty}({scalar}(seed & 1u));\n    let b = {ty}({scalar}(seed >> 1u));");
-    let _ = writeln!(text, "    for (var i = 0u; i < {steps}u; i++) {{");
-    for i in 0..CHAINS {
+    let _ = writeln!(text, "    for (var i = 0u; i < {}u; i++) {{", steps / UNROLLED);
+    // Several steps per pass, so that the loop itself takes no part of the time.
+    for i in (0..UNROLLED).flat_map(|_| 0..CHAINS) {
         let _ = writeln!(text, "        {}", step.replace("{}", &format!("s{i}")));
     }
     text += "    }\n";
@@ -146,6 +152,54 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let _ =
         writeln!(text, "    output[id.x] = {};\n}}", sum.replace("{}", &format!("({})", all.join(" + "))));
     written(name, text, 0, INVOCATIONS / 64, features)
+}
+
+/// Products of cooperative matrices by each of 8 subgroups of 32 invocations in `groups` workgroups, `steps` times four.
+fn cooperative(groups: u32, steps: u32) -> Kernel {
+    let mut text = String::from(
+        "enable f16;
+enable wgpu_cooperative_matrix;
+@group(0) @binding(0) var<storage, read_write> output: array<f32>;
+var<workgroup> ones: array<vec4<f16>, 64>;
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    if local < 64u {
+        ones[local] = vec4<f16>(f16(local % 3u));
+    }
+    workgroupBarrier();
+    let a = coopLoadT<coop_mat16x16<f16, A>>(&ones[0], 4u);
+    let b = coopLoad<coop_mat16x16<f16, B>>(&ones[0], 4u);\n",
+    );
+    let all = 0..4;
+    for i in all.clone() {
+        let _ = writeln!(text, "    var s{i} = coop_mat16x16<f32, C>();");
+    }
+    let _ = writeln!(text, "    for (var i = 0u; i < {steps}u; i++) {{");
+    for i in all.clone() {
+        let _ = writeln!(text, "        s{i} = coopMultiplyAdd(a, b, s{i});");
+    }
+    text += "    }\n    let at = (group.x * 8u + local / 32u) * 256u;\n";
+    for i in all {
+        let _ = writeln!(text, "    coopStoreT(s{i}, &output[at], 16u);");
+    }
+    text += "}";
+    let mut features = Features::default();
+    (features.f16, features.subgroups, features.matrices) = (true, true, true);
+    written("cooperative", text, 0, groups, features)
+}
+
+impl<'g> Run<'g> {
+    /// Measures for this number of seconds; without it, everything runs once.
+    fn new(gpu: &'g Gpu, seconds: Option<f64>) -> Self {
+        Self {
+            gpu,
+            measure: seconds.is_some(),
+            started: Instant::now(),
+            seconds: seconds.unwrap_or(f64::INFINITY),
+            rows: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
 }
 
 impl Run<'_> {
@@ -164,13 +218,18 @@ impl Run<'_> {
 
     /// Seconds of one dispatch: the shortest of several runs, after one that compiles the kernel.
     fn time(&self, kernel: &Kernel, operands: &[(Binding, &[u8])], words: usize) -> f64 {
+        self.time_for(0.05, kernel, operands, words)
+    }
+
+    /// As [`Run::time`], with runs of this number of seconds.
+    fn time_for(&self, run: f64, kernel: &Kernel, operands: &[(Binding, &[u8])], words: usize) -> f64 {
         let bound = self.gpu.bind(kernel, operands, words);
         let first = self.gpu.dispatch(&bound, 1);
         if !self.measure {
             return first;
         }
         let once = self.gpu.dispatch(&bound, 1);
-        let times = (0.05 / once).clamp(1.0, 500.0) as u32;
+        let times = (run / once).clamp(1.0, 500.0) as u32;
         let runs = if once > 0.2 { 1 } else { 4 };
         let run = |_| self.gpu.dispatch(&bound, times) / f64::from(times);
         (0..runs).map(run).fold(once, f64::min)
@@ -222,7 +281,7 @@ impl Run<'_> {
         let moved = 8.0 * f64::from(words);
         self.limits.bandwidth =
             self.limit("limit: copies", Type::F32, &copy(words / 4096), &data, words as usize, moved);
-        let steps = self.size(256, 32, 4);
+        let steps = self.size(1024, 32, 4);
         let operations = f64::from(INVOCATIONS) * f64::from(CHAINS) * f64::from(steps);
         let results = INVOCATIONS as usize;
         let plain = Features::default();
@@ -243,6 +302,16 @@ impl Run<'_> {
         } else {
             self.leave_out("16-bit floats: the adapter has none");
         }
+        if self.gpu.matrices {
+            let (groups, steps) = (4096, 256);
+            let operations = 2.0 * 16_f64.powi(3) * 4.0 * f64::from(groups * 8 * steps);
+            let results = groups as usize * 8 * 256;
+            let kernel = cooperative(groups, steps);
+            self.limits.matrices =
+                self.limit("limit: coopMultiplyAdd", Type::F16, &kernel, &[], results, operations);
+        } else {
+            self.leave_out("matrix units: kernels cannot use any on the adapter");
+        }
         let step = "{} = {} + dot4I8Packed(bitcast<u32>({}), bitcast<u32>(a) ^ 0x01020304u);";
         let kernel = chains("dot4I8Packed", ["i32", "i32"], step, steps, "f32({})", plain);
         let rate =
@@ -256,6 +325,26 @@ impl Run<'_> {
         if self.is_over() {
             return self.leave_out(&format!("{label}: no time left"));
         }
+        let seconds = self.seconds_of(0.05, case);
+        let (limit, unit) = match (case.limit, case.ty) {
+            (Limit::Bandwidth, _) => (self.limits.bandwidth, "GB/s"),
+            (Limit::Arithmetic, Type::F32) => (self.limits.f32, "GOP/s"),
+            (Limit::Arithmetic, Type::F16) if case.kernel.variant.features.matrices => {
+                (self.limits.matrices, "GOP/s")
+            }
+            // Arithmetic is in 32 bits regardless of the storage.
+            (Limit::Arithmetic, Type::F16) => (self.limits.f32.max(self.limits.f16), "GOP/s"),
+            (Limit::Arithmetic, Type::Int8) => (self.limits.int8, "GOP/s"),
+        };
+        let rate = case.work / seconds;
+        let (name, ty, microseconds) = (case.name.clone(), case.ty.name(), seconds * 1e6);
+        let name = if case.kernel.variant.features.matrices { format!("{name}, matrix units") } else { name };
+        let share = Some(rate / limit);
+        self.add(Row { name, ty, unit, rate: rate * 1e-9, share, microseconds });
+    }
+
+    /// Seconds of one dispatch of a case, from runs of `run` seconds.
+    fn seconds_of(&self, run: f64, case: &Case) -> f64 {
         let mut kernel = case.kernel.clone();
         if case.ty == Type::F16 {
             let is_float = |binding: &Binding| !matches!(binding, Binding::Uniform | Binding::Texture);
@@ -269,18 +358,7 @@ impl Run<'_> {
             case.inputs.iter().map(|(_, elements)| pattern.repeat(elements * bytes / 2)).collect();
         let operands: Vec<(Binding, &[u8])> =
             case.inputs.iter().zip(&data).map(|((at, _), data)| (*at, data.as_slice())).collect();
-        let seconds = self.time(&kernel, &operands, case.output * bytes / 4);
-        let (limit, unit) = match (case.limit, case.ty) {
-            (Limit::Bandwidth, _) => (self.limits.bandwidth, "GB/s"),
-            (Limit::Arithmetic, Type::F32) => (self.limits.f32, "GOP/s"),
-            // Arithmetic is in 32 bits regardless of the storage.
-            (Limit::Arithmetic, Type::F16) => (self.limits.f32.max(self.limits.f16), "GOP/s"),
-            (Limit::Arithmetic, Type::Int8) => (self.limits.int8, "GOP/s"),
-        };
-        let rate = case.work / seconds;
-        let (name, ty, microseconds) = (case.name.clone(), case.ty.name(), seconds * 1e6);
-        let share = Some(rate / limit);
-        self.add(Row { name, ty, unit, rate: rate * 1e-9, share, microseconds });
+        self.time_for(run, &kernel, &operands, case.output * bytes / 4)
     }
 
     fn types(&self) -> impl Iterator<Item = Type> + use<> {
@@ -355,7 +433,7 @@ impl Run<'_> {
                 spec.pack_weights(&[], None).len()
             };
             let (input, output) = ((rows * n) as usize, (rows * n) as usize);
-            let kernel = spec.kernel(&self.gpu.caps).unwrap();
+            let kernel = spec.kernel(&self.caps(ty)).unwrap();
             let inputs = vec![(Binding::Input(0), input), (Binding::Weights, packed)];
             let products = 2.0 * f64::from(rows) * f64::from(n) * f64::from(n);
             let width = if ty == Type::F16 { 2.0 } else { 4.0 };
@@ -385,30 +463,18 @@ impl Run<'_> {
         }
     }
 
-    fn convolution(&mut self, side: u32, from: u32, to: u32, window: u32) {
+    /// A convolution of an image of `side` by `side` pixels.
+    fn convolution(&mut self, [side, from, to, window]: [u32; 4]) {
         for ty in self.types().chain([Type::Int8]) {
-            let mut spec = conv_2d::Spec {
-                input: [1, side, side, from],
-                output: [1, side, side, to],
-                filter: [to, window, window, from],
-                stride: [1; 2],
-                dilation: [1; 2],
-                padding: [((window - 1) / 2) as i32; 2],
-                epilogue: Epilogue::activation(Activation::RELU6),
-            };
-            let packed = if ty == Type::Int8 {
-                spec.epilogue = bytes(window * window * from);
-                spec.pack_integers(&[], &channels(to)).len()
-            } else {
-                spec.pack_weights(&[], None).len()
-            };
-            let (pixels, output) = ((side * side) as usize, (side * side * to) as usize);
-            let kernel = spec.kernel(&self.gpu.caps).unwrap();
-            let inputs = vec![(Binding::Input(0), pixels * from as usize), (Binding::Weights, packed)];
-            let name = format!("convolution {window}x{window} {side}x{side}x{from} to {to}");
-            let work = 2.0 * output as f64 * f64::from(window * window * from);
-            self.run(&Case { name, ty, kernel, inputs, output, limit: Limit::Arithmetic, work });
+            let spec = convolution(ty, [side, from, to, window]);
+            let kernel = spec.kernel(&self.caps(ty)).unwrap();
+            self.run(&convolution_case(ty, &spec, kernel));
         }
+    }
+
+    /// The capabilities for kernels of a type.
+    fn caps(&self, ty: Type) -> Caps {
+        self.gpu.caps.with_matrices(self.gpu.matrices && ty == Type::F16)
     }
 
     fn depthwise(&mut self, side: u32, channels: u32) {
@@ -440,7 +506,7 @@ impl Run<'_> {
             self.weights(1, 64);
             self.weights(64, 64);
             self.tensors(64);
-            self.convolution(8, 16, 16, 3);
+            self.convolution([8, 16, 16, 3]);
             return self.depthwise(8, 16);
         }
         self.weights(1, self.size(4096, 2048, 64));
@@ -449,10 +515,40 @@ impl Run<'_> {
         let n = [4096, 2048, 1024].into_iter().find(|n| takes(*n) < 0.25).unwrap_or(512);
         self.weights(n, n);
         self.tensors(n);
-        self.convolution(56, 128, 128, 3);
-        self.convolution(56, 256, 256, 1);
+        self.convolution([56, 128, 128, 3]);
+        self.convolution([56, 256, 256, 1]);
         self.depthwise(112, 256);
     }
+}
+
+/// A convolution of `[side, from, to, window]`: an image of `side` by `side` pixels with `from` channels.
+fn convolution(ty: Type, [side, from, to, window]: [u32; 4]) -> conv_2d::Spec {
+    let epilogue = match ty {
+        Type::Int8 => bytes(window * window * from),
+        _ => Epilogue::activation(Activation::RELU6),
+    };
+    conv_2d::Spec {
+        input: [1, side, side, from],
+        output: [1, side, side, to],
+        filter: [to, window, window, from],
+        stride: [1; 2],
+        dilation: [1; 2],
+        padding: [((window - 1) / 2) as i32; 2],
+        epilogue,
+    }
+}
+
+fn convolution_case(ty: Type, spec: &conv_2d::Spec, kernel: Kernel) -> Case {
+    let ([_, side, _, from], [to, window, ..]) = (spec.input, spec.filter);
+    let packed = match ty {
+        Type::Int8 => spec.pack_integers(&[], &channels(to)).len(),
+        _ => spec.pack_weights(&[], None).len(),
+    };
+    let (pixels, output) = ((side * side) as usize, (side * side * to) as usize);
+    let inputs = vec![(Binding::Input(0), pixels * from as usize), (Binding::Weights, packed)];
+    let name = format!("convolution {window}x{window} {side}x{side}x{from} to {to}");
+    let work = 2.0 * output as f64 * f64::from(window * window * from);
+    Case { name, ty, kernel, inputs, output, limit: Limit::Arithmetic, work }
 }
 
 /// An epilogue of products of 8-bit integers, `depth` per sum.
@@ -476,18 +572,74 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.chars().map(plain).collect::<String>())
 }
 
+/// Convolutions of many models, as `[side, input channels, output channels, window]`.
+const CONVOLUTIONS: [[u32; 4]; 31] = [
+    [112, 3, 32, 3],
+    [112, 32, 16, 1],
+    [112, 16, 96, 1],
+    [56, 24, 144, 1],
+    [56, 144, 24, 1],
+    [56, 64, 64, 3],
+    [56, 256, 64, 1],
+    [28, 144, 40, 1],
+    [28, 192, 32, 1],
+    [28, 128, 128, 3],
+    [28, 512, 256, 1],
+    [14, 80, 480, 1],
+    [14, 480, 112, 1],
+    [14, 384, 64, 1],
+    [14, 256, 256, 3],
+    [14, 1024, 512, 1],
+    [8, 128, 128, 1],
+    [8, 128, 64, 3],
+    [7, 672, 192, 1],
+    [7, 192, 1152, 1],
+    [7, 1152, 320, 1],
+    [7, 512, 512, 3],
+    [7, 2048, 512, 1],
+    [4, 256, 256, 1],
+    [2, 512, 96, 1],
+    [64, 32, 32, 3],
+    [128, 16, 8, 1],
+    [128, 64, 64, 3],
+    [64, 1024, 1024, 1],
+    [256, 16, 16, 3],
+    [64, 4096, 4096, 1],
+];
+
+/// Times of all tiles of convolutions. With the environment variable `DELEGRAPH_TILES`, a number of seconds; a line of JSON
+/// per kernel. The choice of tiles was calibrated with it.
+#[test]
+fn tiles() {
+    let Some(gpu) = gpu() else { return };
+    let Ok(seconds) = std::env::var("DELEGRAPH_TILES") else { return };
+    let run = Run::new(gpu, Some(seconds.parse().unwrap()));
+    run.print("");
+    for (i, sizes) in CONVOLUTIONS.into_iter().enumerate() {
+        // Integers are floats in workgroup memory, so that a few sizes show what they cost.
+        for ty in run.types().chain((i % 3 == 0).then_some(Type::Int8)) {
+            let spec = convolution(ty, sizes);
+            for kernel in spec.candidates(&run.caps(ty)).unwrap() {
+                if run.is_over() {
+                    return;
+                }
+                let case = convolution_case(ty, &spec, kernel);
+                let (seconds, key) = (run.seconds_of(0.02, &case), quoted(case.kernel.variant.key.as_str()));
+                let line = format!(
+                    "\"type\":\"{}\",\"microseconds\":{:.3},\"kernel\":{key}",
+                    ty.name(),
+                    seconds * 1e6
+                );
+                run.print(&format!("{{\"sizes\":{sizes:?},{line}}}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn rates() {
     let Some(gpu) = gpu() else { return };
-    let seconds = std::env::var("DELEGRAPH_ROOFLINE").ok().map(|s| s.parse().unwrap());
-    let mut run = Run {
-        gpu,
-        measure: seconds.is_some(),
-        started: Instant::now(),
-        seconds: seconds.unwrap_or(f64::INFINITY),
-        rows: Vec::new(),
-        limits: Limits::default(),
-    };
+    let mut run = Run::new(gpu, std::env::var("DELEGRAPH_ROOFLINE").ok().map(|s| s.parse().unwrap()));
     // The test program's line has begun.
     run.print("");
     run.print(&format!("{{\"adapter\":{}}}", quoted(&gpu.adapter)));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use delegraph_shaders::{Caps, Kernel, ShaderError, VariantKey};
 
-use super::check;
+use super::check_within;
 
 const SOFTWARE: Caps = Caps::WEBGPU.with_software(true);
 const SHARING: Caps = SOFTWARE.with_subgroups(8);
@@ -45,7 +45,13 @@ impl Kernels {
 
     #[track_caller]
     pub(crate) fn check(&self) {
+        self.check_within(&Caps::WEBGPU);
+    }
+
+    /// Checks the kernels within the workgroup memory of a device.
+    #[track_caller]
+    pub(crate) fn check_within(&self, caps: &Caps) {
         assert!(!self.0.is_empty());
-        self.0.values().for_each(check);
+        self.0.values().for_each(|kernel| check_within(kernel, caps));
     }
 }

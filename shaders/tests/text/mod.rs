@@ -14,13 +14,13 @@ const MAX_TEXT: usize = 36 << 10;
 const MAX_EXPRESSIONS: usize = 3000;
 
 /// Panics unless the source is valid with exactly the features, bindings and uniform block that the kernel declares, within
-/// WebGPU's default limits, and can be written for Vulkan, Metal and DirectX.
+/// WebGPU's default limits and the workgroup memory of a device, and can be written for Vulkan, Metal and DirectX.
 #[track_caller]
-pub(crate) fn check(kernel: &Kernel) {
-    check_as_declared(kernel);
+pub(crate) fn check_within(kernel: &Kernel, caps: &Caps) {
+    check_as_declared(kernel, caps);
     let half = halved(kernel);
     if half.variant != kernel.variant {
-        check_as_declared(&half);
+        check_as_declared(&half, caps);
     }
 }
 
@@ -37,12 +37,10 @@ pub(crate) fn halved(kernel: &Kernel) -> Kernel {
 }
 
 #[track_caller]
-fn check_as_declared(kernel: &Kernel) {
+fn check_as_declared(kernel: &Kernel, caps: &Caps) {
     let key = &kernel.variant.key;
     let wgsl = kernel.variant.source().unwrap_or_else(|e| panic!("{key}: {e}"));
     let fail = |what: &str, why: String| -> ! { panic!("{key}: {what}: {why}\n{}", wgsl) };
-    let module =
-        naga::front::wgsl::parse_str(&wgsl).unwrap_or_else(|e| fail("parsing", e.emit_to_string(&wgsl)));
     let mut capabilities = Capabilities::empty();
     if kernel.variant.features.subgroups {
         capabilities |= Capabilities::SUBGROUP;
@@ -53,6 +51,13 @@ fn check_as_declared(kernel: &Kernel) {
     if kernel.variant.features.f16 {
         capabilities |= Capabilities::SHADER_FLOAT16;
     }
+    if kernel.variant.features.matrices {
+        capabilities |= Capabilities::COOPERATIVE_MATRIX;
+    }
+    let options = naga::front::wgsl::Options { capabilities, ..naga::front::wgsl::Options::new() };
+    let module = naga::front::wgsl::Frontend::new_with_options(options)
+        .parse(&wgsl)
+        .unwrap_or_else(|e| fail("parsing", e.emit_to_string(&wgsl)));
     let info = Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .unwrap_or_else(|e| fail("validating", e.emit_to_string(&wgsl)));
@@ -105,13 +110,17 @@ fn check_as_declared(kernel: &Kernel) {
         .filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup)
         .map(|(_, v)| layouter[v.ty].size)
         .sum();
-    assert!(memory <= Caps::WEBGPU.max_workgroup_storage, "{key}: {memory} bytes of workgroup memory");
+    assert!(memory <= caps.max_workgroup_storage, "{key}: {memory} bytes of workgroup memory");
 
     let spirv = naga::back::spv::Options { lang_version: (1, 3), ..Default::default() };
     let words = naga::back::spv::write_vec(&module, &info, &spirv, None)
         .unwrap_or_else(|e| fail("writing SPIR-V", e.to_string()));
     if spirv::is_checked(key.as_str()) {
         spirv::check(&words).unwrap_or_else(|e| fail("validating SPIR-V", e));
+    }
+    if kernel.variant.features.matrices {
+        // Metal has matrices of other sizes, and DirectX none.
+        return;
     }
     let metal = naga::back::msl::Options { lang_version: (2, 1), ..Default::default() };
     naga::back::msl::write_string(&module, &info, &metal, &Default::default())
