@@ -12,7 +12,7 @@ use delegraph_delegate_api::{
 
 use crate::compile::{Compiler, VariantRequest, VariantSearch, Warmup};
 use crate::deferred::{self, Allowance, DeferredKernel, Trial};
-use crate::device::adapter::{WgpuError, find, request};
+use crate::device::adapter::{WgpuError, find, has_matrix_units, request};
 use crate::device::options::{Precision, WgpuOptions};
 use crate::device::{Gpu, NAME};
 use crate::graph::Graph;
@@ -100,8 +100,12 @@ impl WgpuDelegate {
     /// # Errors
     /// [`WgpuError::Device`] where the adapter cannot be opened.
     pub async fn on_adapter(adapter: &wgpu::Adapter, options: WgpuOptions) -> Result<Self, WgpuError> {
-        let (device, queue) = request(adapter).await?;
-        let delegate = Self::make(device, queue, adapter.get_info(), options, Warmup::new(adapter));
+        // Only kernels of 16-bit operands use them.
+        let matrix_units =
+            options.matrix_units && options.precision != Precision::F32 && has_matrix_units(adapter);
+        let (device, queue) = request(adapter, matrix_units).await?;
+        let warmup = Warmup::new(adapter);
+        let delegate = Self::make(device, queue, adapter.get_info(), matrix_units, options, warmup);
         delegate.gpu.watch();
         Ok(delegate)
     }
@@ -124,17 +128,18 @@ impl WgpuDelegate {
         info: wgpu::AdapterInfo,
         options: WgpuOptions,
     ) -> Self {
-        Self::make(device, queue, info, options, None)
+        Self::make(device, queue, info, false, options, None)
     }
 
     fn make(
         device: wgpu::Device,
         queue: wgpu::Queue,
         info: wgpu::AdapterInfo,
+        matrix_units: bool,
         options: WgpuOptions,
         warmup: Option<Warmup>,
     ) -> Self {
-        let gpu = Arc::new(Gpu::new(device, queue, &info, &options));
+        let gpu = Arc::new(Gpu::new(device, queue, &info, matrix_units, &options));
         let compiler = Arc::new(Compiler::new(&gpu, &info, &options, warmup));
         let table = ops::versions();
         let versions =

@@ -8,7 +8,7 @@ use delegraph::delegate_api::{
     self, DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, Simple, SimpleDelegate, TensorInfo,
     VersionTable,
 };
-use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuOptions, adapters};
+use delegraph::delegate_wgpu::{AdapterChoice, Precision, WgpuDelegate, WgpuOptions, adapters};
 use delegraph::{Result, TensorType};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -78,8 +78,8 @@ impl Delegate {
     }
 }
 
-/// Opens the GPU. Options: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or `off`), `cache` (a folder for
-/// compiled pipelines).
+/// Opens the GPU. Options: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or `off`), `precision` (`f32`,
+/// `f16` or `auto`), `matrix_units` (`on` or `off`).
 #[pyfunction]
 pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> PyResult<Delegate> {
     let mut chosen = WgpuOptions::default();
@@ -87,6 +87,10 @@ pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> P
         chosen = match key.as_str() {
             "adapter" => chosen.with_adapter(AdapterChoice::named(value)),
             "fusion" if value == "on" || value == "off" => chosen.with_fusion(value == "on"),
+            "matrix_units" if value == "on" || value == "off" => chosen.with_matrix_units(value == "on"),
+            "precision" if value.parse::<Precision>().is_ok() => {
+                chosen.with_precision(value.parse().unwrap_or_default())
+            }
             "max_gpu_bytes" => {
                 let bytes = value.parse::<u64>();
                 chosen.with_max_gpu_bytes(
@@ -95,7 +99,8 @@ pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> P
             }
             _ => {
                 let text = format!(
-                    "wgpu has no option {key}={value}; it has adapter, max_gpu_bytes and fusion=on|off"
+                    "wgpu has no option {key}={value}; it has adapter, max_gpu_bytes, fusion=on|off, \
+                     precision=f32|f16|auto and matrix_units=on|off"
                 );
                 return Err(PyValueError::new_err(text));
             }

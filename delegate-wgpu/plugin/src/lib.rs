@@ -57,6 +57,8 @@ fn read(options: &PluginOptions) -> Result<WgpuOptions, CreateError> {
     wanted.max_gpu_bytes = options.parse("max_gpu_bytes")?;
     wanted.fusion = options.choice("fusion", &[("on", true), ("off", false)])?.unwrap_or(wanted.fusion);
     wanted.precision = options.choice("precision", &precisions)?.unwrap_or_default();
+    let matrix_units = options.choice("matrix_units", &[("on", true), ("off", false)])?;
+    wanted.matrix_units = matrix_units.unwrap_or(wanted.matrix_units);
     wanted.trusted_shaders = options.flag("trusted_shaders")?;
     Ok(wanted)
 }
@@ -72,6 +74,7 @@ mod tests {
             ("backend", "vulkan"),
             ("fusion", "off"),
             ("precision", "f16"),
+            ("matrix_units", "off"),
             ("max_gpu_bytes", "9"),
             ("min_nodes", "3"),
             ("trusted_shaders", "1"),
@@ -80,6 +83,7 @@ mod tests {
         assert_eq!(wanted.adapter.name.as_deref(), Some("Radeon"));
         assert_eq!(wanted.adapter.backend, Some(Backend::Vulkan));
         assert_eq!((wanted.max_gpu_bytes, wanted.partitions.min_nodes), (Some(9), 3));
+        assert!(!wanted.matrix_units);
         assert!(wanted.trusted_shaders && !wanted.fusion && wanted.precision == Precision::F16);
         assert!(read(&PluginOptions::new([("fusion", "on")]).unwrap()).unwrap().fusion);
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::{BuiltinOp, Model, NodeId, Op, Quantization, Shape, TensorId};
 use delegraph_delegate_api::{DelegateParams, GraphView, NodeState, NodeView};
-use delegraph_shaders::{Binding, OtherSizes, Shader, Threshold, Variant, VariantKey, slice};
+use delegraph_shaders::{Binding, Caps, Kernel, OtherSizes, Shader, Threshold, Variant, VariantKey, slice};
 
 use super::size_samples::{self, FreeDims};
 use crate::device::DeviceCaps;
@@ -165,8 +165,7 @@ fn readers(view: &GraphView<'_>) -> Vec<Vec<NodeId>> {
 fn halves(facts: &DeviceCaps, graph: &Graph<'_>) -> Halves {
     let mut halves = Halves::new();
     for step in &graph.steps {
-        let Ok(kernel) = step.spec.kernel(&facts.caps) else { continue };
-        let variant = step.with_halves(graph, kernel.variant);
+        let Ok(Kernel { variant, .. }) = step.kernel(graph, facts) else { continue };
         halves.entry((variant.name, variant.bindings.clone())).or_default().insert(variant.halves());
     }
     halves
@@ -176,12 +175,22 @@ impl VariantSearch {
     fn add(&mut self, variant: Variant) {
         match self.halves.get(&(variant.name, variant.bindings.clone())) {
             Some(masks) => {
-                for variant in masks.clone().into_iter().map(|mask| variant.clone().with_halves(mask)) {
-                    self.add_stored(variant);
+                for mask in masks.clone() {
+                    // Matrix units multiply 16-bit inputs and weights only, which are the first two bindings.
+                    if !variant.features.matrices || mask & 0b11 == 0b11 {
+                        self.add_stored(variant.clone().with_halves(mask));
+                    }
                 }
             }
+            None if variant.features.matrices => {}
             None => self.add_stored(variant),
         }
+    }
+
+    /// Returns the capabilities for kernels without and with matrix units.
+    fn caps(&self) -> impl Iterator<Item = Caps> + use<> {
+        let caps = self.facts.caps;
+        [Some(caps), self.facts.matrix_units.then(|| caps.with_matrices(true))].into_iter().flatten()
     }
 
     fn add_stored(&mut self, variant: Variant) {
@@ -192,16 +201,17 @@ impl VariantSearch {
 
     /// Adds the variants that the shader of `spec` declares; returns false if it declares thresholds instead.
     fn add_declared(&mut self, spec: &Spec) -> bool {
-        match spec.other_sizes(&self.facts.caps) {
-            OtherSizes::Variants(variants) => {
-                variants.into_iter().for_each(|variant| self.add(variant));
-                true
-            }
-            OtherSizes::Thresholds(thresholds) => {
-                self.thresholds.extend(thresholds);
-                false
+        let mut declared = true;
+        for caps in self.caps() {
+            match spec.other_sizes(&caps) {
+                OtherSizes::Variants(variants) => variants.into_iter().for_each(|variant| self.add(variant)),
+                OtherSizes::Thresholds(thresholds) => {
+                    self.thresholds.extend(thresholds);
+                    declared = false;
+                }
             }
         }
+        declared
     }
 
     /// Adds the variants that the steps' shaders declare, and collects the nodes to be lowered again, one group per
@@ -303,7 +313,7 @@ impl VariantSearch {
             return;
         }
         let variants = match &step.spec {
-            Spec::Conv2D(conv) => conv.other_channels(&self.facts.caps),
+            Spec::Conv2D(conv) => self.caps().flat_map(|caps| conv.other_channels(&caps)).collect(),
             Spec::DepthwiseConv2D(conv) => conv.other_channels(&self.facts.caps),
             _ => Vec::new(),
         };
@@ -525,12 +535,13 @@ impl VariantSearch {
             passes::optimize(&mut lowered, self.facts.view_alignment());
         }
         let count = lowered.steps.len();
-        let variant_of = |step: Step<'_>| {
+        let variants_of = |step: Step<'_>| {
             // Without a kernel, the device does not support this size.
-            let variant = step.spec.kernel(&self.facts.caps).ok()?.variant;
-            (!self.group.contains(&variant.key)).then_some((step.spec, variant))
+            let variants = self.caps().filter_map(|caps| Some(step.spec.kernel(&caps).ok()?.variant));
+            let new = variants.filter(|variant| !self.group.contains(&variant.key));
+            new.map(|variant| (step.spec.clone(), variant)).collect::<Vec<_>>()
         };
-        let new: Vec<_> = lowered.steps.into_iter().filter_map(variant_of).collect();
+        let new: Vec<_> = lowered.steps.into_iter().flat_map(variants_of).collect();
         for (spec, variant) in new {
             if self.group.insert(variant.key.clone()) {
                 self.add(variant);

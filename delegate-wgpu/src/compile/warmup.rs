@@ -119,7 +119,7 @@ impl Work {
 /// Compiles waiting kernels on a new device, and returns their number.
 fn compile(adapter: &wgpu::Adapter, work: &Work, trusted: bool) -> Result<usize, String> {
     let (device, queue) =
-        pollster::block_on(crate::device::adapter::request(adapter)).map_err(|e| e.to_string())?;
+        pollster::block_on(crate::device::adapter::request(adapter, false)).map_err(|e| e.to_string())?;
     let pipelines = Pipelines::new(&device, None);
     let buffer = |usage| {
         let descriptor =

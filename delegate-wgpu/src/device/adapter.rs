@@ -127,21 +127,51 @@ pub(crate) async fn find(options: &WgpuOptions) -> Result<wgpu::Adapter, WgpuErr
     choose(enumerate().await, &options.adapter)
 }
 
-/// Opens a device on `adapter` with WebGPU's default limits, and larger buffers if the adapter supports them.
-pub(crate) async fn request(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), WgpuError> {
+/// Returns whether kernels can use the adapter's matrix units: subgroups of 32 invocations multiply cooperative matrices of
+/// 16 by 16 16-bit floats, with 32-bit sums.
+pub(crate) fn has_matrix_units(adapter: &wgpu::Adapter) -> bool {
+    let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+        | wgpu::Features::SHADER_F16
+        | wgpu::Features::SUBGROUP;
+    let info = adapter.get_info();
+    let multiplies = |p: &wgpu::CooperativeMatrixProperties| {
+        [p.m_size, p.n_size, p.k_size] == [16; 3]
+            && p.ab_type == wgpu::CooperativeScalarType::F16
+            && p.cr_type == wgpu::CooperativeScalarType::F32
+    };
+    adapter.features().contains(needed)
+        && [info.subgroup_min_size, info.subgroup_max_size] == [32; 2]
+        && adapter.cooperative_matrix_properties().iter().any(multiplies)
+}
+
+/// Opens a device on `adapter` with WebGPU's default limits, and larger buffers and workgroup memory if the adapter
+/// supports them. `matrix_units`: with cooperative matrices, which the adapter must have.
+pub(crate) async fn request(
+    adapter: &wgpu::Adapter,
+    matrix_units: bool,
+) -> Result<(wgpu::Device, wgpu::Queue), WgpuError> {
     let offered = adapter.limits();
-    let wanted = wgpu::Features::TIMESTAMP_QUERY
+    let mut wanted = wgpu::Features::TIMESTAMP_QUERY
         | wgpu::Features::SHADER_F16
         | wgpu::Features::SUBGROUP
         | wgpu::Features::PIPELINE_CACHE;
+    let mut experimental_features = wgpu::ExperimentalFeatures::disabled();
+    if matrix_units {
+        wanted |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+        // SAFETY: wgpu does not guarantee that experimental features are sound. The kernels that use cooperative
+        // matrices come from `delegraph_shaders`, whose tests run them where an adapter has the feature.
+        experimental_features = unsafe { wgpu::ExperimentalFeatures::enabled() };
+    }
     let descriptor = wgpu::DeviceDescriptor {
         label: Some(super::NAME),
         required_features: adapter.features() & wanted,
         required_limits: wgpu::Limits {
             max_storage_buffer_binding_size: offered.max_storage_buffer_binding_size,
             max_buffer_size: offered.max_buffer_size,
+            max_compute_workgroup_storage_size: offered.max_compute_workgroup_storage_size,
             ..wgpu::Limits::default().or_worse_values_from(&offered)
         },
+        experimental_features,
         ..Default::default()
     };
     let opened = adapter.request_device(&descriptor).await;

@@ -42,6 +42,8 @@ pub(crate) struct DeviceCaps {
     pub limits: wgpu::Limits,
     /// Whether floats are stored in 16 bits.
     pub halves: bool,
+    /// Whether kernels of 16-bit operands may use matrix units.
+    pub matrix_units: bool,
     /// Custom ops of the application.
     pub custom_ops: Vec<WgpuOp>,
     /// Tables of the functions of quantized LSTM cells, computed when a node first needs them.
@@ -70,6 +72,7 @@ impl Gpu {
         device: wgpu::Device,
         queue: wgpu::Queue,
         info: &wgpu::AdapterInfo,
+        matrix_units: bool,
         options: &WgpuOptions,
     ) -> Self {
         let (limits, features) = (device.limits(), device.features());
@@ -96,6 +99,7 @@ impl Gpu {
                         Precision::F16 => true,
                         Precision::Auto => !caps.software,
                     },
+                matrix_units,
                 caps,
                 limits,
                 custom_ops: options.custom_ops.clone(),
@@ -268,7 +272,7 @@ mod tests {
     #[test]
     fn a_probe_is_sound_while_another_thread_polls() {
         let Some(adapter) = any_adapter() else { return };
-        let (device, _queue) = pollster::block_on(request(&adapter)).unwrap();
+        let (device, _queue) = pollster::block_on(request(&adapter, false)).unwrap();
         let mut probe = Probe::new(&device);
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -160,6 +160,10 @@ pub struct WgpuOptions {
     /// Whether nodes are merged into fewer dispatches. Without fusion every node runs by itself, which shows whether
     /// fusion causes a wrong result, and how much time fusion saves.
     pub fusion: bool,
+    /// Whether products of 16-bit operands use the adapter's matrix units, where wgpu's experimental cooperative matrices
+    /// reach them (16 by 16 matrices with 32-bit sums, subgroups of 32 invocations). Only with another precision than
+    /// [`Precision::F32`], and only on devices that the delegate opened.
+    pub matrix_units: bool,
     /// Whether the time of each dispatch is measured, on devices that support it. Measuring costs some time, and
     /// tensors no longer stay on the device between partitions.
     pub profile: bool,
@@ -217,6 +221,13 @@ impl WgpuOptions {
         self
     }
 
+    /// Sets whether products of 16-bit operands use matrix units.
+    #[must_use]
+    pub fn with_matrix_units(mut self, matrix_units: bool) -> Self {
+        self.matrix_units = matrix_units;
+        self
+    }
+
     /// Sets whether each dispatch is measured.
     #[must_use]
     pub fn with_profile(mut self, profile: bool) -> Self {
@@ -242,6 +253,7 @@ impl Default for WgpuOptions {
             pipeline_cache: PipelineCache::User,
             max_gpu_bytes: None,
             fusion: true,
+            matrix_units: true,
             profile: false,
             custom_ops: Vec::new(),
         }

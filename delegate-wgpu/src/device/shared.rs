@@ -78,7 +78,7 @@ mod tests {
             }
         }
         let Some(adapter) = any_adapter() else { return };
-        let (device, _) = pollster::block_on(request(&adapter)).unwrap();
+        let (device, _) = pollster::block_on(request(&adapter, false)).unwrap();
         let dropped = Arc::new(AtomicUsize::new(0));
         let shared = SharedDevice::of(&device);
         let one = shared.state(|| Counted(Arc::clone(&dropped)));

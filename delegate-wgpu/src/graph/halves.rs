@@ -7,9 +7,11 @@
 use half::f16;
 
 use delegraph_shaders::binary::Binary;
-use delegraph_shaders::{Binding, Element, Variant};
+use delegraph_shaders::{Binding, Element, Kernel, Shader as _, ShaderError, Variant};
 
 use super::spec::Floats;
+use crate::device::DeviceCaps;
+
 use super::{Graph, Source, Spec, Step, ValueId, Weights};
 
 /// Maximum sum of rounding errors of constants in 16 bits, relative to the sum of their magnitudes. Rounding to 11
@@ -154,6 +156,15 @@ impl Step<'_> {
             _ => return None,
         };
         self.inputs.get(operand).copied()
+    }
+
+    /// Returns the kernel of the step. Products of 16-bit operands may use matrix units.
+    pub(crate) fn kernel(&self, graph: &Graph<'_>, facts: &DeviceCaps) -> Result<Kernel, ShaderError> {
+        let half_input = self.inputs.first().is_some_and(|id| graph.value(*id).half);
+        let matrices = facts.matrix_units && half_input && self.half_weights;
+        let mut kernel = self.spec.kernel(&facts.caps.with_matrices(matrices))?;
+        kernel.variant = self.with_halves(graph, kernel.variant);
+        Ok(kernel)
     }
 
     /// Returns `variant`, the variant of the step, with 16-bit floats in the buffers of values and weights that have them.

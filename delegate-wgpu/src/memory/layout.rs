@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use delegraph_core::{NodeId, Result};
 use delegraph_delegate_api::GraphView;
-use delegraph_shaders::{Binding, Shader};
+use delegraph_shaders::Binding;
 
 use crate::compile::Compiler;
 use crate::device::{Gpu, failed};
@@ -79,8 +79,7 @@ impl<'g> Layout<'g> {
             values[i] = slot.map(|buffer| Place::Slot(Range { buffer, offset: 0, bytes }));
         }
         for step in &graph.steps {
-            let mut kernel = step.spec.kernel(&gpu.caps).map_err(|e| failed(e.to_string()))?;
-            kernel.variant = step.with_halves(graph, kernel.variant);
+            let kernel = step.kernel(graph, gpu).map_err(|e| failed(e.to_string()))?;
             blocks.push(uniforms.add(kernel.uniform.clone().into()));
             kernels.push(kernel);
             let packed = step.weights.as_ref().and_then(|w| step.spec.pack_weights(w));

@@ -25,6 +25,8 @@ pub(crate) struct WgpuChoice {
     pub(super) max_gpu_bytes: Option<u64>,
     /// `fusion=off`: every node runs by itself.
     pub(super) unfused: bool,
+    /// `matrix_units=off`: products of 16-bit operands do not use them.
+    pub(super) without_matrix_units: bool,
     /// `precision=f16` and others: the storage of floats.
     pub(super) precision: Option<&'static str>,
 }
@@ -46,11 +48,13 @@ impl FromStr for WgpuChoice {
                 }
                 Some(("fusion", "on")) => choice.unfused = false,
                 Some(("fusion", "off")) => choice.unfused = true,
+                Some(("matrix_units", "on")) => choice.without_matrix_units = false,
+                Some(("matrix_units", "off")) => choice.without_matrix_units = true,
                 Some(("precision", name)) if PRECISIONS.contains(&name) => {
                     choice.precision = PRECISIONS.into_iter().find(|known| *known == name);
                 }
                 _ => {
-                    let all = "`wgpu?adapter=NAME&max_gpu_bytes=N&fusion=on|off&precision=f32|f16|auto`";
+                    let all = "`wgpu?adapter=NAME&max_gpu_bytes=N&fusion=on|off&precision=f32|f16|auto&matrix_units=on|off`";
                     return Err(format!("wgpu accepts {all}, or some of them"));
                 }
             }
@@ -66,12 +70,14 @@ impl fmt::Display for WgpuChoice {
         let bytes = self.max_gpu_bytes.map(|n| format!("max_gpu_bytes={n}"));
         let unfused = self.unfused.then(|| "fusion=off".to_owned());
         let precision = self.precision.map(|name| format!("precision={name}"));
+        let matrix_units = self.without_matrix_units.then(|| "matrix_units=off".to_owned());
         adapter
             .iter()
             .chain(&bytes)
             .chain(&unfused)
             .chain(&precision)
-            .zip(["?", "&", "&", "&"])
+            .chain(&matrix_units)
+            .zip(["?", "&", "&", "&", "&"])
             .try_for_each(|(option, mark)| write!(f, "{mark}{option}"))
     }
 }
@@ -87,6 +93,7 @@ impl WgpuChoice {
             .with_fusion(!self.unfused)
             .with_profile(profile)
             .with_precision(precision)
+            .with_matrix_units(!self.without_matrix_units)
             .with_max_gpu_bytes(self.max_gpu_bytes.or_else(budgets::max_memory));
         WgpuDelegate::new(options).map_err(|error| match error {
             WgpuError::NoAdapter | WgpuError::NoMatch { .. } => {
