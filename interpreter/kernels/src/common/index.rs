@@ -221,6 +221,10 @@ impl StridedCopy {
 
     /// Copies from the bytes of one tensor to the bytes of another, on several threads if the copy is large enough.
     pub(crate) fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
+        // The first element of a copy of none may be outside of both tensors.
+        if self.nest.count() == 0 {
+            return;
+        }
         let width = self.bits / 8;
         // The usual copy in small models: contiguous, and too small for several threads.
         let (count, steps) = self.nest.inner;
@@ -437,6 +441,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::compute::Serial;
 
     #[test]
     fn loops_merge_where_every_operand_is_dense() {
@@ -465,7 +470,11 @@ mod tests {
     fn spreads() {
         let spread = |to: usize, before, apart| {
             let mut out = vec![0; to];
-            StridedCopy::spread(&[3], &[to], &[before], &[apart], 8).run(&[1, 2, 3], &mut out);
+            let copy = StridedCopy::spread(&[3], &[to], &[before], &[apart], 8);
+            copy.run_on(&[1, 2, 3], &mut out, &Serial);
+            let mut plain = vec![0; to];
+            copy.run(&[1, 2, 3], &mut plain);
+            assert_eq!(out, plain);
             out
         };
         assert_eq!(spread(6, 1, 2), [0, 1, 0, 2, 0, 3]);
@@ -474,6 +483,12 @@ mod tests {
         assert_eq!(spread(2, -9, 2), [0, 0]);
         assert_eq!(spread(2, 5, 1), [0, 0]);
         assert_eq!(spread(2, isize::MIN, usize::MAX), [0, 0]);
+        // Rows of no elements, and no rows, which begin outside.
+        for before in [[0, 7], [0, -7], [7, 0], [-7, 0]] {
+            let mut out = [0; 6];
+            StridedCopy::spread(&[2, 3], &[2, 3], &before, &[1, 1], 8).run_on(&[1; 6], &mut out, &Serial);
+            assert_eq!(out, [0; 6], "{before:?}");
+        }
     }
 
     #[test]
