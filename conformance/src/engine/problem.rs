@@ -29,6 +29,8 @@ pub struct Problem {
     /// The values that the arithmetic need not handle, so that a different output is not a failure; empty if there are
     /// none.
     pub undemanded: String,
+    /// Whether the arithmetic stores values in 16 bits, so that FLOAT32 outputs have the tolerance of FLOAT16.
+    pub halves: bool,
     /// The tested op.
     pub op: Op,
     /// The version of the tested op.
@@ -114,6 +116,7 @@ impl Problem {
             signature: None,
             steps: (0..case.steps.max(2)).map(step).collect(),
             undemanded,
+            halves: arithmetic == Arithmetic::GpuHalves,
             op: Op::Builtin(case.op),
             version,
             ty: case.data_type(),
@@ -131,6 +134,7 @@ impl Problem {
             steps,
             answers: Answers::Given(tolerance),
             undemanded: String::new(),
+            halves: false,
             op,
             version,
             ty,
@@ -143,11 +147,13 @@ impl Problem {
         let usual = Tolerance::of(ty, quantized);
         match &self.answers {
             Answers::Reference(check) => Rule::Check(*check),
-            Answers::Given(given) => Rule::Within(Tolerance {
-                abs: given.abs.unwrap_or(usual.abs),
-                rel: given.rel.unwrap_or(usual.rel),
-                quantum: given.quantum.unwrap_or(usual.quantum),
-            }),
+            Answers::Given(given) => {
+                let (abs, rel) = (given.abs.unwrap_or(usual.abs), given.rel.unwrap_or(usual.rel));
+                // The tolerance of a folder does not allow for 16 bits.
+                let halves = Tolerance::of(TensorType::Float16, false);
+                let rel = if self.halves && ty == TensorType::Float32 { rel.max(halves.rel) } else { rel };
+                Rule::Within(Tolerance { abs, rel, quantum: given.quantum.unwrap_or(usual.quantum) })
+            }
         }
     }
 
@@ -184,4 +190,24 @@ fn subject(model: &Model) -> (Op, u32, Option<TensorType>) {
     let Some(node) = node else { return (Op::custom(""), 0, None) };
     let first = node.inputs().iter().flatten().next().or(node.outputs().first());
     (node.op().clone(), node.version(), first.map(|id| main.tensor(*id).ty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases;
+
+    #[test]
+    fn given_outputs_allow_for_halves_in_floats_only() {
+        let case = cases::suite(1).into_iter().find(|case| case.op == BuiltinOp::ADD).unwrap();
+        let mut problem = Problem::of_case(&case, Arithmetic::Ieee).unwrap();
+        problem.answers = Answers::Given(GivenTolerance { rel: Some(1e-6), ..Default::default() });
+        let rel = |problem: &Problem, ty| match problem.rule(ty, false) {
+            Rule::Within(tolerance) => tolerance.rel,
+            Rule::Check(_) => panic!("the outputs are given"),
+        };
+        assert_eq!([TensorType::Float32, TensorType::Int32].map(|ty| rel(&problem, ty)), [1e-6; 2]);
+        problem.halves = true;
+        assert_eq!([TensorType::Float32, TensorType::Int32].map(|ty| rel(&problem, ty)), [5e-3, 1e-6]);
+    }
 }

@@ -108,12 +108,10 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if let Some([before, now]) = arguments.compare.as_deref() {
         return compare::run(before, now, out);
     }
+    let arithmetic = arguments.engine.arithmetic(arguments.arithmetic);
     let source = match &arguments.corpus {
-        Some(root) => Source::corpus(root)?,
-        None => {
-            let arithmetic = arguments.engine.arithmetic(arguments.arithmetic);
-            Source::suite(arguments.seed.unwrap_or(DEFAULT_SEED), arithmetic)
-        }
+        Some(root) => Source::corpus(root, arithmetic)?,
+        None => Source::suite(arguments.seed.unwrap_or(DEFAULT_SEED), arithmetic),
     };
     if let Some([name, folder]) = arguments.write_case.as_deref() {
         let problem = source.problem(name).map_err(|failure| {

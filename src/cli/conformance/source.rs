@@ -15,8 +15,8 @@ use crate::cli::failure::Failure;
 pub(super) enum Source {
     /// The built-in cases.
     Suite { seed: u64, arithmetic: Arithmetic, cases: Vec<Case>, places: HashMap<String, usize> },
-    /// Folders below a root.
-    Corpus { root: PathBuf, folders: Vec<String> },
+    /// Folders below a root, for this arithmetic.
+    Corpus { root: PathBuf, arithmetic: Arithmetic, folders: Vec<String> },
 }
 
 impl Source {
@@ -27,15 +27,16 @@ impl Source {
         Source::Suite { seed, arithmetic, cases, places }
     }
 
-    /// Returns the folders below `root`.
-    pub(super) fn corpus(root: &Path) -> Result<Self, Failure> {
+    /// Returns the folders below `root`, for this arithmetic.
+    pub(super) fn corpus(root: &Path, arithmetic: Arithmetic) -> Result<Self, Failure> {
         let found = corpus::find(root).map_err(|e| Failure::invalid(format!("{}: {e}", root.display())))?;
         let name = |case: &PathBuf| match case.strip_prefix(root).unwrap_or(case).display().to_string() {
             // The root itself is a case.
             name if name.is_empty() => ".".to_owned(),
             name => name,
         };
-        Ok(Source::Corpus { root: root.to_path_buf(), folders: found.iter().map(name).collect() })
+        let folders = found.iter().map(name).collect();
+        Ok(Source::Corpus { root: root.to_path_buf(), arithmetic, folders })
     }
 
     /// Returns the names, in the order in which they run, and whether the contract is checked in a sample: the first
@@ -64,9 +65,11 @@ impl Source {
                 Problem::of_case(case, *arithmetic)
                     .map_err(|e| CaseFailure::new(Outcome::Invalid, e.to_string()))
             }
-            Source::Corpus { root, .. } => {
+            Source::Corpus { root, arithmetic, .. } => {
                 let folder = if name.is_empty() { root.clone() } else { root.join(name) };
-                corpus::load(&folder, name)
+                let mut problem = corpus::load(&folder, name)?;
+                problem.halves = *arithmetic == Arithmetic::GpuHalves;
+                Ok(problem)
             }
         }
     }

@@ -67,11 +67,10 @@ pub(super) enum Hello {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let mut out = private_output()?;
+    let arithmetic = arguments.engine.arithmetic(arguments.arithmetic);
     let source = match (&arguments.corpus, arguments.seed) {
-        (Some(root), _) => Source::Corpus { root: root.clone(), folders: Vec::new() },
-        (None, seed) => {
-            Source::suite(seed.unwrap_or(DEFAULT_SEED), arguments.engine.arithmetic(arguments.arithmetic))
-        }
+        (Some(root), _) => Source::Corpus { root: root.clone(), arithmetic, folders: Vec::new() },
+        (None, seed) => Source::suite(seed.unwrap_or(DEFAULT_SEED), arithmetic),
     };
     let engine = match arguments.engine.backend(arguments.corpus.is_some()) {
         Ok(backend) => Engine::new(backend),
