@@ -10,6 +10,7 @@ use delegraph_core::ops::pack::{PackParams, UnpackParams};
 use delegraph_core::ops::reduce::ReducerParams;
 use delegraph_core::ops::reshape::ReshapeParams;
 use delegraph_core::ops::softmax::SoftmaxParams;
+use delegraph_core::ops::stablehlo_movement::StablehloPadParams;
 
 use super::super::prelude::*;
 use super::elementwise;
@@ -100,6 +101,17 @@ fn empty(push: &mut impl FnMut(Case, String)) {
     push(Case::new(Op::SLICE, Params::None, [some.clone(), list(&[0, 2, 1]), list(&[2, 0, 1])]), name());
     push(Case::new(Op::TRANSPOSE, Params::None, [nothing(), list(&[2, 0, 1])]), name());
     push(Case::new(Op::PAD, Params::None, [nothing(), known(&[3, 2], &[0i32, 0, 1, 1, 0, 0])]), name());
+    // Nothing of the input is left, and what would be left begins outside of it.
+    for (shape, low) in [(vec![3], vec![-9]), (vec![3, 4], vec![0, -9]), (vec![3, 4], vec![7, 0])] {
+        let high: Vec<i64> = low.iter().map(|n| -n).collect();
+        let none = vec![0; shape.len()];
+        let params = StablehloPadParams::default()
+            .edge_padding_low(low)
+            .edge_padding_high(high)
+            .interior_padding(none);
+        let inputs = [x(Float32, &shape), x(Float32, &[]).range(1.0, 1.0)];
+        push(Case::new(Op::STABLEHLO_PAD, params, inputs), "nothing_left".into());
+    }
     let params = ReshapeParams::default().new_shape(vec![0, 6]);
     push(Case::new(Op::RESHAPE, params, [nothing(), list(&[0, 6])]), name());
     for op in [Op::SUM, Op::REDUCE_MAX] {
