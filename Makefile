@@ -51,8 +51,11 @@ check-semver: ## compare the public API with the last tag, where cargo-semver-ch
 	    $(CARGO) semver-checks --workspace --exclude delegraph-schema --baseline-rev $$tag; \
 	 else echo "check-semver: left out: cargo-semver-checks is not installed (cargo install cargo-semver-checks)"; fi
 
+# cargo keeps the crates that it unpacked and compiled in an earlier run, and takes them again, since their version is the same.
 check-package: ## package and build every crate as crates.io would get it
-	$(CARGO) package $(CARGO_FLAGS) --workspace --allow-dirty
+	@rm -rf $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/delegraph-* $${CARGO_HOME:-$$HOME/.cargo}/registry/cache/-*/delegraph-* \
+	    target/package-check/debug/.fingerprint/delegraph-*
+	CARGO_TARGET_DIR=target/package-check $(CARGO) package $(CARGO_FLAGS) --workspace --allow-dirty
 
 doc: ## the documentation of all crates, without warnings: target/doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGO_FLAGS) --workspace --no-deps
