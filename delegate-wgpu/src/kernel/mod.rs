@@ -362,11 +362,11 @@ impl WgpuKernel {
             return Ok((Submitted::Done, variables));
         };
         self.map(&staging);
+        let warmup = self.compiler.warm_up(mem::take(&mut self.compiling));
         if repeatable {
             // While the device runs; a buffer of commands can be submitted only once.
             self.recorded = Some(self.record(Some(&staging), buffers, read));
         }
-        let warmup = self.compiler.warm_up(mem::take(&mut self.compiling));
         self.run = Some(Run { submission, start, uploaded, warmup });
         Ok((Submitted::Pending, variables))
     }
