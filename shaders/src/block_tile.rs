@@ -3,7 +3,7 @@
 use crate::epilogue::Epilogue;
 use crate::integers::Sums;
 use crate::template::Template;
-use crate::{Binding, Caps, Features, Variant};
+use crate::{Caps, Features, Variant};
 
 /// The part of a convolution that a workgroup computes, and its division into invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +162,6 @@ impl BlockTile {
         pointwise: bool,
         epilogue: &Epilogue,
     ) -> Variant {
-        const BINDINGS: [Binding; 4] =
-            [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform];
         let floats = epilogue.sums() == Sums::Floats;
         let operands = if floats { self.memory(Sums::Floats) } else { self.operands() };
         let template = template
@@ -189,17 +187,21 @@ impl BlockTile {
             .number("PIXEL_LOADS", self.pixels * self.depth / self.invocations())
             .number("LOADED_PIXELS", self.invocations() / self.depth)
             .number("FILTER_LOADS", self.channels * self.depth / self.invocations())
-            .number("LOADED_TERMS", self.invocations() / self.channels)
-            .flag("SPLIT", false)
-            .flag("IN_VEC4", vec4[0])
-            .number("WIDTH", if vec4[1] { 4 } else { 1 })
-            .number("CHANNELS", channels)
-            .flag("POINTWISE", pointwise);
-        let template = epilogue.apply(template, BINDINGS.len() as u32);
-        let bindings = BINDINGS.into_iter().chain(epilogue.bindings());
-        let features = Features { halves: epilogue.has_halves(), ..Features::default() };
-        template.variant(name, bindings).with_features(features)
+            .number("LOADED_TERMS", self.invocations() / self.channels);
+        let template = copies(template, vec4, channels, pointwise);
+        epilogue.convolution(name, template, Features::default())
     }
+}
+
+/// Sets the values of kernels that copy inputs and weights to workgroup memory. `vec4`: whether the input and the output
+/// channels come in fours; the others as in [`RegisterTile::variant`](crate::register_tile::RegisterTile::variant).
+pub(crate) fn copies(template: Template, vec4: [bool; 2], channels: u32, pointwise: bool) -> Template {
+    template
+        .flag("SPLIT", false)
+        .flag("IN_VEC4", vec4[0])
+        .number("WIDTH", if vec4[1] { 4 } else { 1 })
+        .number("CHANNELS", channels)
+        .flag("POINTWISE", pointwise)
 }
 
 #[cfg(test)]

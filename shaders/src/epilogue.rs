@@ -1,10 +1,10 @@
 //! Operations that a kernel applies to its result before storing it.
 
-use crate::Binding;
 use crate::integers::{IntegerResult, Integers, Sums};
 use crate::template::Template;
 use crate::unary::Unary;
 use crate::uniform::Uniform;
+use crate::{Binding, Features, Variant};
 
 /// A function applied to a kernel's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -135,6 +135,15 @@ impl Epilogue {
             .number("SLOPE_BINDING", slope)
             .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"))
             .text("AFTER", after.name(), after.wgsl("after"))
+    }
+
+    /// Returns the variant of a convolution with this epilogue, which reads an input and weights.
+    pub(crate) fn convolution(&self, name: &'static str, template: Template, features: Features) -> Variant {
+        const BINDINGS: [Binding; 4] =
+            [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform];
+        let template = self.apply(template, BINDINGS.len() as u32);
+        let bindings = BINDINGS.into_iter().chain(self.bindings());
+        template.variant(name, bindings).with_features(Features { halves: self.has_halves(), ..features })
     }
 
     /// Appends the fields of `include/epilogue_params.wgsl`. `stride`: the distance between the steps of four products of

@@ -1,9 +1,9 @@
 //! The division of convolutions into blocks that workgroups compute with matrix units.
 
-use crate::block_tile::Cost;
+use crate::block_tile::{Cost, copies};
 use crate::epilogue::Epilogue;
 use crate::template::Template;
-use crate::{Binding, Caps, Features, Variant};
+use crate::{Caps, Features, Variant};
 
 /// Invocations of a subgroup.
 const SUBGROUP: u32 = 32;
@@ -91,8 +91,6 @@ impl MatrixTile {
         pointwise: bool,
         epilogue: &Epilogue,
     ) -> Variant {
-        const BINDINGS: [Binding; 4] =
-            [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform];
         let template = template
             .number("BLOCK_PIXELS", self.block[0])
             .number("BLOCK_CHANNELS", self.block[1])
@@ -106,16 +104,10 @@ impl MatrixTile {
             .number("PIXEL_LOADS", self.block[0] * self.depth / self.invocations())
             .number("LOADED_PIXELS", self.invocations() / self.depth)
             .number("FILTER_LOADS", self.block[1] * self.depth / self.invocations())
-            .number("LOADED_TERMS", self.invocations() / self.block[1])
-            .flag("SPLIT", false)
-            .flag("IN_VEC4", vec4[0])
-            .number("WIDTH", if vec4[1] { 4 } else { 1 })
-            .number("CHANNELS", channels)
-            .flag("POINTWISE", pointwise);
-        let template = epilogue.apply(template, BINDINGS.len() as u32);
-        let bindings = BINDINGS.into_iter().chain(epilogue.bindings());
-        let features = Features { f16: true, subgroups: true, matrices: true, halves: epilogue.has_halves() };
-        template.variant(name, bindings).with_features(features)
+            .number("LOADED_TERMS", self.invocations() / self.block[1]);
+        let template = copies(template, vec4, channels, pointwise);
+        let features = Features { f16: true, subgroups: true, matrices: true, ..Features::default() };
+        epilogue.convolution(name, template, features)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::epilogue::Epilogue;
 use crate::template::Template;
-use crate::{Binding, Caps, Features, Threshold, Variant};
+use crate::{Caps, Features, Threshold, Variant};
 
 /// Number of neighbouring invocations along the output's channels or columns, if there are at least as many of these.
 pub(crate) const LANES: u32 = 8;
@@ -107,18 +107,12 @@ impl RegisterTile {
         pointwise: bool,
         epilogue: &Epilogue,
     ) -> Variant {
-        const BINDINGS: [Binding; 4] =
-            [Binding::Input(0), Binding::Weights, Binding::Output, Binding::Uniform];
         let template = self
             .apply(template)
             .flag("IN_VEC4", vec4)
             .number("CHANNELS", channels)
             .flag("POINTWISE", pointwise);
-        let template = epilogue.apply(template, BINDINGS.len() as u32);
-        let bindings = BINDINGS.into_iter().chain(epilogue.bindings());
-        let features =
-            Features { subgroups: self.shared, halves: epilogue.has_halves(), ..Features::default() };
-        template.variant(name, bindings).with_features(features)
+        epilogue.convolution(name, template, Features { subgroups: self.shared, ..Features::default() })
     }
 
     pub(crate) fn apply(&self, template: Template) -> Template {

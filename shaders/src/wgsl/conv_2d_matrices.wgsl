@@ -39,43 +39,11 @@ fn main(
     p = uniforms;
     let across = subgroup % {{SUBGROUPS_ACROSS}}u * {{16 * TILES_ACROSS}}u;
     let down = subgroup / {{SUBGROUPS_ACROSS}}u * {{16 * TILES_DOWN}}u;
-    let first_pixel = (group.z * p.row + group.y) * {{BLOCK_PIXELS}}u;
-    let first_channel = group.x * {{BLOCK_CHANNELS}}u;
-
-    // What this invocation copies: one vector of terms of every LOADED_PIXELS-th pixel, and one channel of every
-    // LOADED_TERMS-th vector of terms. Surplus pixels and channels are copies of the last ones, which nothing stores.
-    let row = local / {{DEPTH}}u;
-    let column = local % {{BLOCK_CHANNELS}}u;
-    let channel = min(first_channel + column, p.out_c - 1u);
+#include "conv_copies"
 #for v in 0..PIXEL_LOADS
-    let pixel_of_{{v}} = min(first_pixel + row + {{v * LOADED_PIXELS}}u, p.out_pixels - 1u);
-#if POINTWISE
-    let at_{{v}} = pixel_of_{{v}} * p.in_pixel;
-#else
-    let window_{{v}} = window(pixel_of_{{v}});
-#endif
     let to_pixel_{{v}} = (row + {{v * LOADED_PIXELS}}u) * {{STRIDE}}u + local % {{DEPTH}}u;
 #endfor
     let to_filter = column * {{STRIDE}}u + local / {{BLOCK_CHANNELS}}u;
-
-    // From the uniform block itself: barriers must be in uniform control flow, and a private variable is not uniform.
-    let terms = uniforms.kernel_h * uniforms.kernel_w * uniforms.group_v;
-    // The vectors of terms that this invocation copies next.
-    var input_term = local % {{DEPTH}}u;
-    var term = local / {{BLOCK_CHANNELS}}u;
-#if !POINTWISE
-    var tap = tap_of(input_term);
-#endif
-#for v in 0..PIXEL_LOADS
-#if POINTWISE
-    var pixel_{{v}} = select(V(), load(at_{{v}}, min(input_term, terms - 1u)), input_term < terms);
-#else
-    var pixel_{{v}} = input_of(window_{{v}}, tap, V());
-#endif
-#endfor
-#for v in 0..FILTER_LOADS
-    var filter_{{v}} = filter_of(term + {{v * LOADED_TERMS}}u, terms, channel);
-#endfor
 
 #for i in 0..TILES_DOWN
 #for o in 0..TILES_ACROSS
@@ -91,22 +59,7 @@ fn main(
         filters[to_filter + {{v * LOADED_TERMS}}u] = vec4<f16>(filter_{{v}});
 #endfor
         workgroupBarrier();
-        // The next step's loads, which take as long as the products of this one. The last ones are zeros.
-        input_term += {{DEPTH}}u;
-        term += {{DEPTH}}u;
-#if !POINTWISE
-        tap = tap_of(input_term);
-#endif
-#for v in 0..PIXEL_LOADS
-#if POINTWISE
-        pixel_{{v}} = select(V(), load(at_{{v}}, min(input_term, terms - 1u)), input_term < terms);
-#else
-        pixel_{{v}} = input_of(window_{{v}}, tap, V());
-#endif
-#endfor
-#for v in 0..FILTER_LOADS
-        filter_{{v}} = filter_of(term + {{v * LOADED_TERMS}}u, terms, channel);
-#endfor
+#include "conv_next"
 #for k in 0..DEPTH / 4
 #for o in 0..TILES_ACROSS
         let b_{{k}}_{{o}} = coopLoad<MatrixB>(&filters[(across + {{16 * o}}u) * {{STRIDE}}u + {{4 * k}}u], {{STRIDE}}u);
