@@ -53,8 +53,8 @@ check-semver: ## compare the public API with the last tag, where cargo-semver-ch
 
 # cargo keeps the crates that it unpacked and compiled in an earlier run, and takes them again, since their version is the same.
 check-package: ## package and build every crate as crates.io would get it
-	@rm -rf $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/delegraph-* $${CARGO_HOME:-$$HOME/.cargo}/registry/cache/-*/delegraph-* \
-	    target/package-check/debug/.fingerprint/delegraph-*
+	@home="$${CARGO_HOME:-$$HOME/.cargo}"; \
+	 rm -rf "$$home"/registry/src/-*/delegraph-* "$$home"/registry/cache/-*/delegraph-* target/package-check/debug/.fingerprint/delegraph-*
 	CARGO_TARGET_DIR=target/package-check $(CARGO) package $(CARGO_FLAGS) --workspace --allow-dirty
 
 doc: ## the documentation of all crates, without warnings: target/doc
