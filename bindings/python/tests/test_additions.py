@@ -185,6 +185,16 @@ def test_delegates_of_litert(tmp_path: pathlib.Path, sine: str, root: pathlib.Pa
         run_sine(failing)
 
 
+def test_options_of_the_gpu_are_checked() -> None:
+    for options in ({"precision": "f64"}, {"matrix_units": "some"}, {"no_such": 1}):
+        with pytest.raises(ValueError, match="precision=f32.f16.auto"):
+            delegraph.load_delegate("wgpu", options)
+    try:
+        delegraph.load_delegate("wgpu", {"precision": "f32", "matrix_units": "off", "fusion": "on"})
+    except RuntimeError as error:
+        pytest.skip(f"there is no GPU: {error}")
+
+
 @pytest.mark.skipif(not delegraph.devices(), reason="there is no GPU adapter")
 def test_the_gpu(digits: str) -> None:
     wanted = Interpreter(digits).predict(images(3))

@@ -436,6 +436,10 @@ mod tests {
         check("wgpu?precision=half", None);
         let halves = WgpuChoice { precision: Some("f16"), ..WgpuChoice::default() };
         check("wgpu?precision=f16", Some(Choice::Wgpu(halves)));
+        let without =
+            WgpuChoice { precision: Some("auto"), without_matrix_units: true, ..WgpuChoice::default() };
+        check("wgpu?precision=auto&matrix_units=off", Some(Choice::Wgpu(without)));
+        check("wgpu?matrix_units=some", None);
         assert_eq!("wgpu?fusion=on".parse().ok(), wgpu(None, None));
         check("wgpu?fusion=some", None);
         check("wgpu?", None);
