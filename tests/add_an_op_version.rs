@@ -10,8 +10,8 @@ use delegraph::delegate_api::{
     DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, Simple, SimpleDelegate, VersionTable,
 };
 use delegraph::{
-    BuiltinOpResolver, Error, Interpreter, Model, ModelBytes, MutableOpResolver, ReferenceOpResolver, Result,
-    TensorType,
+    BuiltinOpResolver, Error, Interpreter, Model, ModelBytes, MutableOpResolver, ReferenceOpResolver,
+    Registration, Result, TensorType,
 };
 
 const OP: BuiltinOp = BuiltinOp::DEPTHWISE_CONV_2D;
@@ -193,4 +193,19 @@ fn a_version_that_is_too_low_is_not_written() {
     graph.outputs([y]);
     let error = ModelBuilder::new().subgraph(graph).build().unwrap_err().to_string();
     assert!(error.contains("DEPTHWISE_CONV_2D") && error.contains('2'), "{error}");
+}
+
+#[test]
+fn a_node_of_a_version_that_is_too_low_gets_a_kernel_that_knows_its_features() {
+    let mut draft = model(2).into_draft();
+    draft.subgraphs[0].nodes_mut()[0].set_version(1);
+    let understated = draft.verify().unwrap();
+    let mut resolver = MutableOpResolver::new();
+    resolver.add_builtin(OP, Registration::new(|_| Ok(DepthwiseKernel { dilation: 1 })), 1);
+    let mut old = Interpreter::builder(understated.clone()).resolver(resolver.clone()).build().unwrap();
+    assert_ne!(run(&mut old), expected(2));
+    let kernel = ReferenceOpResolver::new().find(&Op::Builtin(OP), 2).unwrap().clone();
+    resolver.add_builtin(OP, kernel, 2);
+    let mut new = Interpreter::builder(understated).resolver(resolver).build().unwrap();
+    assert_eq!(run(&mut new), expected(2));
 }

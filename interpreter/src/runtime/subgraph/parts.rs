@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
-use delegraph_core::graph::{Model, Node, NodeId, Subgraph, TensorId};
+use delegraph_core::graph::{Model, Node, NodeId, Subgraph, TensorId, min_version};
 use delegraph_core::kernel::{
     Budget, Charge, InitContext, InvokeContext, Kernel, Placement, PrepareContext, RuntimeTensor,
 };
@@ -233,7 +233,9 @@ impl Parts {
     }
 }
 
-/// Returns the kernel of a node. For a composite, a kernel of its name is preferred to one that calls its body.
+/// Returns the kernel of a node. For a composite, a kernel of its name is preferred to one that calls its body. A node
+/// whose version is below what its params and types need gets a kernel of the needed version where there is one, since
+/// kernels of lower versions ignore those params.
 fn find_kernel(
     model: &Model,
     subgraph: &Subgraph,
@@ -242,7 +244,9 @@ fn find_kernel(
 ) -> Result<NodeKernel> {
     let composite = Composite::of_builtin(model, node);
     let named = composite.and_then(|c| resolver.find(&kernel_key(&c), c.version));
-    let registration = named.or_else(|| resolver.find(node.op(), node.version()));
+    let needed = min_version(subgraph, node);
+    let above = (needed > node.version()).then(|| resolver.find(node.op(), needed)).flatten();
+    let registration = named.or(above).or_else(|| resolver.find(node.op(), node.version()));
     let registration = registration.ok_or_else(|| Error::Unsupported("no kernel".into()))?;
     let custom_options = match composite {
         Some(composite) => composite.bytes,
