@@ -308,18 +308,13 @@ impl WgpuDelegate {
     }
 
     /// Returns an input that converts textures to FLOAT32 tensors of shape `[1, height, width, channels]`, with 1
-    /// channel (luminance), 3 (RGB) or 4 (RGBA). Components in `0.0..=1.0` are multiplied by `scale`; then `offset` is
-    /// added.
+    /// channel (luminance), 3 (RGB) or 4 (RGBA). The elements are in `0.0..=1.0` in the usual formats;
+    /// [`TextureInput::set_scale`] and [`TextureInput::set_offset`] map them to another range.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for other shapes, [`Error::Delegate`] if the device is out of memory or lost.
-    pub fn texture_input(
-        &self,
-        shape: [usize; 4],
-        scale: [f32; 4],
-        offset: [f32; 4],
-    ) -> Result<TextureInput> {
-        TextureInput::new(&self.gpu, &self.compiler, shape, scale, offset)
+    pub fn texture_input(&self, shape: [usize; 4]) -> Result<TextureInput> {
+        TextureInput::new(&self.gpu, &self.compiler, shape)
     }
 }
 

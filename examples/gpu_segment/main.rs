@@ -62,7 +62,7 @@ fn segment(gpu: &Gpu, model: Model, photo: &RgbaImage) -> Result<RgbaImage> {
     };
 
     // Photo to input: scaled to fit and centered, with black around it.
-    let mut input = delegate.texture_input(input_shape, [1.0; 4], [0.0; 4])?;
+    let mut input = delegate.texture_input(input_shape)?;
     let region = fit(photo.dimensions(), (input_shape[2], input_shape[1]));
     input.set_region(region)?;
     interpreter.set_input_buffer(0, Some(input.buffer()))?;

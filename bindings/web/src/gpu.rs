@@ -197,7 +197,8 @@ impl NativeModel {
         if !known {
             let [scale @ .., _, _, _, _] = range;
             let [_, _, _, _, offset @ ..] = range;
-            let input = delegate.texture_input(shape, scale, offset).map_err(|e| thrown(&e))?;
+            let mut input = delegate.texture_input(shape).map_err(|e| thrown(&e))?;
+            input.set_scale(scale).and_then(|()| input.set_offset(offset)).map_err(|e| thrown(&e))?;
             self.gpu_mut().pictures.insert(i, Picture { input, shape, range });
         }
         let (width, height) = match size.as_slice() {

@@ -21,7 +21,9 @@ use crate::device::{Gpu, failed};
 /// # let delegate = WgpuDelegate::new(WgpuOptions::default())?;
 /// # let frame: wgpu::TextureView = todo!();
 /// // Colours from -1 to 1.
-/// let input = delegate.texture_input([1, 256, 256, 3], [2.0; 4], [-1.0; 4])?;
+/// let mut input = delegate.texture_input([1, 256, 256, 3])?;
+/// input.set_scale([2.0; 4])?;
+/// input.set_offset([-1.0; 4])?;
 /// // Once: interpreter.set_input_buffer(0, Some(input.buffer()))?;
 /// input.convert(&frame)?;
 /// // interpreter.invoke()?;
@@ -46,13 +48,7 @@ impl fmt::Debug for TextureInput {
 
 impl TextureInput {
     /// Compiles the pipeline and allocates the buffers; see `WgpuDelegate::texture_input`.
-    pub(crate) fn new(
-        gpu: &Arc<Gpu>,
-        compiler: &Compiler,
-        shape: [usize; 4],
-        scale: [f32; 4],
-        offset: [f32; 4],
-    ) -> Result<TextureInput> {
+    pub(crate) fn new(gpu: &Arc<Gpu>, compiler: &Compiler, shape: [usize; 4]) -> Result<TextureInput> {
         let wrong = |what: &dyn std::fmt::Display| {
             Error::InvalidInput(format!(
                 "a texture cannot be converted to a tensor of shape {shape:?}: {what}"
@@ -63,7 +59,7 @@ impl TextureInput {
         for (to, from) in sizes.iter_mut().zip(output) {
             *to = u32::try_from(from).map_err(|e| wrong(&e))?;
         }
-        let spec = Spec { output: sizes, region: [0.0, 0.0, 1.0, 1.0], scale, offset };
+        let spec = Spec { output: sizes, region: [0.0, 0.0, 1.0, 1.0], scale: [1.0; 4], offset: [0.0; 4] };
         let kernel = spec.kernel(&gpu.caps).map_err(|e| wrong(&e))?;
         let pipeline = compiler.pipeline(&kernel.variant).map_err(|e| failed(e.to_string()))?;
         let buffer = |label, size, usage| {
@@ -78,7 +74,7 @@ impl TextureInput {
         let tensor = buffer("picture", bytes, Usage::STORAGE | Usage::COPY_SRC)?;
         let workgroups = kernel.dispatch;
         let mut input = TextureInput { gpu: Arc::clone(gpu), pipeline, spec, workgroups, params, tensor };
-        input.set_region(spec.region)?;
+        input.set(spec)?;
         Ok(input)
     }
 
@@ -97,7 +93,28 @@ impl TextureInput {
         if !region.iter().all(|side| side.is_finite()) {
             return Err(Error::InvalidInput(format!("region {region:?}; only finite numbers are supported")));
         }
-        self.spec.region = region;
+        self.set(Spec { region, ..self.spec })
+    }
+
+    /// Sets the factors of red, green, blue and alpha for later textures; 1 at first. Components are from 0 to 1 in the
+    /// usual formats; pixels outside of the texture are scaled, too.
+    ///
+    /// # Errors
+    /// [`Error::Delegate`] where the device is lost.
+    pub fn set_scale(&mut self, scale: [f32; 4]) -> Result<()> {
+        self.set(Spec { scale, ..self.spec })
+    }
+
+    /// Sets what is added to red, green, blue and alpha after scaling, for later textures; 0 at first.
+    ///
+    /// # Errors
+    /// [`Error::Delegate`] where the device is lost.
+    pub fn set_offset(&mut self, offset: [f32; 4]) -> Result<()> {
+        self.set(Spec { offset, ..self.spec })
+    }
+
+    fn set(&mut self, spec: Spec) -> Result<()> {
+        self.spec = spec;
         let write = || self.gpu.queue.write_buffer(&self.params, 0, &self.spec.uniform());
         self.gpu.checked(write).map_err(|e| failed(e.to_string()))
     }
@@ -179,7 +196,9 @@ mod tests {
     #[track_caller]
     fn check(shape: [usize; 4], region: [f32; 4], (scale, offset): (f32, f32), expected: &[f32]) {
         let Some(delegate) = delegate() else { return };
-        let mut input = delegate.texture_input(shape, [scale; 4], [offset; 4]).unwrap();
+        let mut input = delegate.texture_input(shape).unwrap();
+        input.set_scale([scale; 4]).unwrap();
+        input.set_offset([offset; 4]).unwrap();
         input.set_region(region).unwrap();
         input.convert(&picture(delegate, wgpu::TextureUsages::TEXTURE_BINDING)).unwrap();
         let got = read(&input);
@@ -216,10 +235,10 @@ mod tests {
     fn what_cannot_be_a_tensor_is_an_error() {
         let Some(delegate) = delegate() else { return };
         for shape in [[2, 4, 4, 3], [1, 4, 4, 2], [1, 0, 4, 3], [1, 1 << 20, 1 << 20, 3]] {
-            let error = delegate.texture_input(shape, [1.0; 4], [0.0; 4]).map(drop).unwrap_err();
+            let error = delegate.texture_input(shape).map(drop).unwrap_err();
             assert!(matches!(error, Error::InvalidInput(_)), "{error}");
         }
-        let mut input = delegate.texture_input([1, 2, 2, 3], [1.0; 4], [0.0; 4]).unwrap();
+        let mut input = delegate.texture_input([1, 2, 2, 3]).unwrap();
         assert!(input.set_region([0.0, f32::NAN, 1.0, 1.0]).is_err());
         let unbound = picture(delegate, wgpu::TextureUsages::COPY_SRC);
         let error = input.convert(&unbound).unwrap_err().to_string();
