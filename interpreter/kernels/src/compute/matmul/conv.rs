@@ -159,13 +159,14 @@ impl ConvGeometry {
         self.window == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0] && self.input == self.output
     }
 
-    /// Output columns whose windows are inside the input horizontally.
+    /// Output rows or columns (by `axis`) whose windows are inside the input along that axis.
     #[inline]
-    pub(crate) fn interior(&self) -> Range<usize> {
-        let start = self.padding[1].div_ceil(self.stride[1]).min(self.output[1]);
-        let reach = (self.window[1] - 1) * self.dilation[1] + 1;
-        let room = (self.input[1] + self.padding[1]).checked_sub(reach);
-        let end = room.map_or(0, |r| r / self.stride[1] + 1).min(self.output[1]);
+    pub(crate) fn interior(&self, axis: usize) -> Range<usize> {
+        let (stride, padding, most) = (self.stride[axis], self.padding[axis], self.output[axis]);
+        let start = padding.div_ceil(stride).min(most);
+        let reach = (self.window[axis] - 1) * self.dilation[axis] + 1;
+        let room = (self.input[axis] + padding).checked_sub(reach);
+        let end = room.map_or(0, |r| r / stride + 1).min(most);
         start..end.max(start)
     }
 
@@ -180,9 +181,11 @@ impl ConvGeometry {
     #[inline]
     pub(crate) fn taps(&self, axis: usize, origin: isize) -> Range<usize> {
         let step = self.dilation[axis];
-        let from = if origin < 0 { origin.unsigned_abs().div_ceil(step) } else { 0 };
+        // Most steps are 1, and a division takes longer than the rest.
+        let count = |room: usize| if step == 1 { room } else { room.div_ceil(step) };
+        let from = if origin < 0 { count(origin.unsigned_abs()) } else { 0 };
         let room = (self.input[axis] as isize - origin).max(0) as usize;
-        let to = room.div_ceil(step).min(self.window[axis]);
+        let to = count(room).min(self.window[axis]);
         from.min(to)..to
     }
 }
@@ -256,8 +259,8 @@ impl Padded {
     fn new<T>(geo: &ConvGeometry, reading: Reading) -> Option<(Self, ConvGeometry)> {
         let beyond = match reading {
             Reading::Taps => return None,
-            Reading::Rows | Reading::Copies(_) => None,
-            Reading::Padded(read) => Some(read.checked_sub(geo.window[1] * geo.in_channels)?),
+            Reading::Rows | Reading::Copies(_) => 0,
+            Reading::Padded(read) => read.checked_sub(geo.window[1] * geo.in_channels)?,
         };
         let last =
             geo.output[1].saturating_sub(1) * geo.stride[1] + (geo.window[1] - 1) * geo.dilation[1] + 1;
@@ -266,10 +269,10 @@ impl Padded {
         let padded = left + width + right;
         let rows = geo.batch.checked_mul(geo.input[0])?;
         let len = rows.checked_mul(padded.checked_mul(geo.in_channels)?)?;
-        if beyond.is_none() && ((left, right) == (0, 0) || len.checked_mul(size_of::<T>())? > MAX_PADDED) {
+        let optional = !matches!(reading, Reading::Padded(_));
+        if optional && ((left, right) == (0, 0) || len.checked_mul(size_of::<T>())? > MAX_PADDED) {
             return None;
         }
-        let beyond = beyond.unwrap_or(0);
         let row = [left, width, right].map(|pixels| pixels * geo.in_channels);
         let copy = ConvGeometry { input: [geo.input[0], padded], padding: [geo.padding[0], 0], ..*geo };
         Some((Padded { rows, row, beyond, scratch: scratch_bytes::<T>(len.checked_add(beyond)?)? }, copy))
@@ -346,7 +349,7 @@ impl ConvPlan {
             tiling: Tiling::new::<T>(extent, threads)?,
             input_len,
             output_len: product("output", &[geo.pixels()?, filter.out_channels])?,
-            interior: geo.interior(),
+            interior: geo.interior(1),
         })
     }
 

@@ -168,7 +168,7 @@ impl SimdTask for RowsTask<'_> {
         let [kh, kw] = layer.window;
         let [out_h, out_w] = geo.output;
         let per_vector = (kh * kw + 1) * S::LANES;
-        let interior = geo.interior();
+        let interior = geo.interior(1);
         for row in self.rows {
             let (image, y) = (row / out_h, row % out_h);
             let y0 = geo.origin(0, y);

@@ -283,7 +283,7 @@ impl Dot8Task for RowsTask<'_> {
         let f = &layer.filter;
         let channels = f.channels;
         let per_vector = f.window[0].div_ceil(4) * f.window[1] * D::LANES * 4;
-        let inner = geo.interior();
+        let inner = geo.interior(1);
         for row in self.rows {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             for v in self.vectors.clone() {

@@ -57,7 +57,7 @@ impl Rows<'_> {
         let [height, width] = wide.window;
         let per_block = height.div_ceil(4) * width * (1 + usize::from(wide.double)) * BLOCK * 4;
         // Columns with zero weights must also be inside the input.
-        let inner = ConvGeometry { window: wide.window, ..*geo }.interior();
+        let inner = ConvGeometry { window: wide.window, ..*geo }.interior(1);
         for row in self.rows.clone() {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             for block in self.blocks.clone() {

@@ -77,7 +77,7 @@ impl SimdTask for RowTask<'_> {
         let down = geo.dilation[0] * geo.input[1] * channels;
         let across = geo.dilation[1] * channels;
         // Windows one pixel apart have their taps at the same distance from each element of the output.
-        let together = if geo.stride[1] == 1 { geo.interior() } else { 0..0 };
+        let together = if geo.stride[1] == 1 { geo.interior(1) } else { 0..0 };
         let mut rest = self.out;
         let mut x = 0;
         while !rest.is_empty() {

@@ -1,5 +1,7 @@
 //! Pooling of bytes.
 
+use std::ops::Range;
+
 use delegraph_core::kernel::Parallel;
 
 use crate::compute::base::buffer::SharedMut;
@@ -7,7 +9,7 @@ use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
 use crate::compute::matmul::conv::{Checked, ConvGeometry};
 use crate::compute::simd::{Simd, SimdTask, dispatch};
-use crate::compute::threads::share::threads_for;
+use crate::compute::threads::share::{chunk_len, threads_for};
 use crate::compute::windows::pooling::Pool;
 
 /// Maximum number of taps of a window: sums and counts are exact in single precision.
@@ -48,75 +50,83 @@ pub fn pool_2d_bytes(
     if out.is_empty() {
         return Ok(());
     }
-    let par = threads_for(par, out.len().saturating_mul(geo.window[0] * geo.window[1]));
+    let (rows, each) = (geo.batch * geo.output[0], row.saturating_mul(geo.window[0] * geo.window[1]));
+    let par = threads_for(par, rows.saturating_mul(each));
+    let per_task = chunk_len(par, rows, each);
     let shared = SharedMut::new(out);
-    par.run(geo.batch * geo.output[0], &|task| {
-        // SAFETY: each task has another row, and `Parallel::run` calls each task at most once.
-        let out = unsafe { shared.slice(task * row, row) };
-        dispatch(isa, RowTask { kind, geo, signed, input, out, bounds, row: task });
+    par.run(rows.div_ceil(per_task), &|task| {
+        let rows = task * per_task..((task + 1) * per_task).min(rows);
+        // SAFETY: each task has other rows, and `Parallel::run` calls each task at most once.
+        let out = unsafe { shared.slice(rows.start * row, rows.len() * row) };
+        dispatch(isa, RowsTask { kind, geo, signed, input, out, bounds, rows });
     });
     Ok(())
 }
 
-struct RowTask<'a> {
+struct RowsTask<'a> {
     kind: Pool,
     geo: &'a ConvGeometry,
     signed: bool,
     input: &'a [u8],
+    /// Output rows `rows`.
     out: &'a mut [u8],
     bounds: [i32; 2],
-    /// Index of the output row, through all images.
-    row: usize,
+    /// Indices of output rows, through all images.
+    rows: Range<usize>,
 }
 
-impl SimdTask for RowTask<'_> {
+impl SimdTask for RowsTask<'_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let geo = self.geo;
         let channels = geo.in_channels;
-        let (image, y) = (self.row / geo.output[0], self.row % geo.output[0]);
-        let y0 = geo.origin(0, y);
-        let ky = geo.taps(0, y0);
-        let down = geo.dilation[0] * geo.input[1] * channels;
-        let across = geo.dilation[1] * channels;
-        let flip = if self.signed { 0x80 } else { 0 };
-        let interior = geo.interior();
-        let run = |x: usize, out: &mut [u8]| {
-            let x0 = geo.origin(1, x);
-            let kx = if interior.contains(&x) { 0..geo.window[1] } else { geo.taps(1, x0) };
-            // Both ranges have a tap, so the first one is inside the input.
-            let row = (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
-            let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
-            let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
-            let taps = [ky.len(), kx.len()];
-            let windows = Windows { input: &self.input[at..], down, across, taps, flip, bounds: self.bounds };
-            // Few channels are computed together with the bytes after them, if the input has enough.
-            let mut block = [0; SHORT];
-            let short = out.len() < SHORT && windows.has(SHORT);
-            let to = if short { &mut block } else { &mut *out };
-            match to.len() {
-                64.. => windows.pool::<64>(self.kind, to),
-                32.. => windows.pool::<32>(self.kind, to),
-                16.. => windows.pool::<16>(self.kind, to),
-                4.. => windows.pool::<4>(self.kind, to),
-                _ => windows.pool::<1>(self.kind, to),
-            }
-            if short {
-                out.iter_mut().zip(block).for_each(|(to, byte)| *to = byte);
-            }
-        };
+        let (down, across) = (geo.dilation[0] * geo.input[1] * channels, geo.dilation[1] * channels);
+        let (columns, rows) = (geo.interior(1), geo.interior(0));
         // Windows one pixel apart have their taps at the same distance from each byte of the output.
-        let together = if geo.stride[1] == 1 { interior.clone() } else { 0..0 };
-        let mut rest = self.out;
-        let mut x = 0;
-        while !rest.is_empty() {
-            let pixels = if x == together.start { together.len().max(1) } else { 1 };
-            let (out, after) = std::mem::take(&mut rest).split_at_mut(pixels * channels);
-            run(x, out);
-            (rest, x) = (after, x + pixels);
+        let together = if geo.stride[1] == 1 { columns.clone() } else { 0..0 };
+        let limits = Limits::new(self.bounds, self.signed);
+        let (mut image, mut y) = (self.rows.start / geo.output[0], self.rows.start % geo.output[0]);
+        for out in self.out.chunks_exact_mut(geo.output[1] * channels) {
+            let y0 = geo.origin(0, y);
+            let ky = if rows.contains(&y) { 0..geo.window[0] } else { geo.taps(0, y0) };
+            // Ranges of taps are not empty, so the first one is inside of the input.
+            let line = image * geo.input[0] + (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
+            let mut rest = out;
+            let mut x = 0;
+            while !rest.is_empty() {
+                let pixels = if x == together.start { together.len().max(1) } else { 1 };
+                let (out, after) = std::mem::take(&mut rest).split_at_mut(pixels * channels);
+                let x0 = geo.origin(1, x);
+                let kx = if columns.contains(&x) { 0..geo.window[1] } else { geo.taps(1, x0) };
+                let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
+                let input = &self.input[(line * geo.input[1] + column) * channels..];
+                Windows { input, down, across, taps: [ky.len(), kx.len()], limits }.run(self.kind, out);
+                (rest, x) = (after, x + pixels);
+            }
+            y += 1;
+            if y == geo.output[0] {
+                (image, y) = (image + 1, 0);
+            }
         }
+    }
+}
+
+/// The conversion of bytes to unsigned values, and the range of results.
+#[derive(Clone, Copy)]
+struct Limits {
+    flip: u8,
+    bounds: [i32; 2],
+    /// Bounds of unsigned values, if results are bytes without them.
+    unsigned: Option<[u8; 2]>,
+}
+
+impl Limits {
+    fn new(bounds: [i32; 2], signed: bool) -> Self {
+        let offset = if signed { 128 } else { 0 };
+        let [low, high] = bounds.map(|bound| u8::try_from(bound + offset).ok());
+        Limits { flip: if signed { 0x80 } else { 0 }, bounds, unsigned: low.zip(high).map(<[u8; 2]>::from) }
     }
 }
 
@@ -128,12 +138,28 @@ struct Windows<'a> {
     down: usize,
     across: usize,
     taps: [usize; 2],
-    /// Converts the bytes to unsigned values.
-    flip: u8,
-    bounds: [i32; 2],
+    limits: Limits,
 }
 
 impl Windows<'_> {
+    #[inline(always)]
+    fn run(&self, kind: Pool, out: &mut [u8]) {
+        // Few channels are computed together with the bytes after them, if the input has enough.
+        let mut block = [0; SHORT];
+        let short = out.len() < SHORT && self.has(SHORT);
+        let to = if short { &mut block } else { &mut *out };
+        match to.len() {
+            64.. => self.pool::<64>(kind, to),
+            32.. => self.pool::<32>(kind, to),
+            16.. => self.pool::<16>(kind, to),
+            4.. => self.pool::<4>(kind, to),
+            _ => self.pool::<1>(kind, to),
+        }
+        if short {
+            out.iter_mut().zip(block).for_each(|(to, byte)| *to = byte);
+        }
+    }
+
     /// Computes at least `N` bytes, `N` at a time. The last ones may overlap those before.
     #[inline(always)]
     fn pool<const N: usize>(&self, kind: Pool, out: &mut [u8]) {
@@ -169,7 +195,8 @@ impl Windows<'_> {
     #[inline(always)]
     fn max<const N: usize>(&self, first: usize, out: &mut [u8; N]) {
         let mut most = [0u8; N];
-        let (last, byte) = (self.taps[1] - 1, |x: u8| x ^ self.flip);
+        let (last, Limits { flip, bounds, unsigned }) = (self.taps[1] - 1, self.limits);
+        let byte = |x: u8| x ^ flip;
         // The usual window, without a loop.
         let rows = if self.taps == [2, 2] {
             let (a, b) = (self.tap::<N>(first, 0, 0), self.tap::<N>(first, 0, 1));
@@ -194,15 +221,14 @@ impl Windows<'_> {
                 }
             }
         }
-        let offset = if self.flip == 0 { 0 } else { 128 };
-        let [low, high] = self.bounds;
-        if let (Ok(low), Ok(high)) = (u8::try_from(low + offset), u8::try_from(high + offset)) {
+        if let Some([low, high]) = unsigned {
             for i in 0..N {
-                out[i] = most[i].max(low).min(high) ^ self.flip;
+                out[i] = most[i].max(low).min(high) ^ flip;
             }
         } else {
+            let offset = i32::from(flip);
             for i in 0..N {
-                out[i] = (i32::from(most[i]) - offset).max(self.bounds[0]).min(self.bounds[1]) as u8;
+                out[i] = (i32::from(most[i]) - offset).max(bounds[0]).min(bounds[1]) as u8;
             }
         }
     }
@@ -222,7 +248,7 @@ impl Windows<'_> {
                     summed = 0;
                 }
                 let tap = |k: usize| self.tap::<N>(first, ky, kx + k);
-                let byte = |x: u8| u16::from(x ^ self.flip);
+                let byte = |x: u8| u16::from(x ^ self.limits.flip);
                 match count {
                     4 => {
                         let (a, b, c, d) = (tap(0), tap(1), tap(2), tap(3));
@@ -252,8 +278,8 @@ impl Windows<'_> {
                 (kx, summed) = (kx + count, summed + count);
             }
         }
-        let (taps, offset) = (self.taps[0] * self.taps[1], if self.flip == 0 { 0 } else { 128 });
-        let (count, [low, high]) = (taps as i32, self.bounds);
+        let (taps, offset) = (self.taps[0] * self.taps[1], i32::from(self.limits.flip));
+        let (count, [low, high]) = (taps as i32, self.limits.bounds);
         let real = |i: usize| (sums[i] + i32::from(narrow[i]) - offset * count) as f32;
         // SAFETY: quotients within the range of a byte, as `count` is positive.
         let whole = |x: f32| -> i32 { unsafe { x.to_int_unchecked() } };
