@@ -14,7 +14,7 @@ use crate::compute::base::isa::Isa;
 use crate::compute::base::requant::{ByteQuant, FloatPart, OutputQuant, Requant};
 use crate::compute::matmul::conv::{ConvGeometry, ConvPlan, Filter, Reading};
 use crate::compute::matmul::gemm::{DenseRows, GemmPlan};
-use crate::compute::matmul::gemm_i8::{Kernels, Out, TileI8};
+use crate::compute::matmul::gemm_i8::{Kernels, Out, PanelI8, TileFn};
 use crate::compute::matmul::tiles::{self, Extent, Panels, TileKernel, Tiling};
 
 /// Destination of an 8-bit product.
@@ -262,14 +262,16 @@ struct View<'a> {
 }
 
 impl TileKernel<u8> for View<'_> {
-    fn tile(&self, group: usize, panel: usize, row: usize, count: usize, table: &[usize]) {
+    type Panel = (&'static [TileFn], PanelI8);
+
+    #[inline]
+    fn panel(&self, group: usize, panel: usize) -> Self::Panel {
         let p = self.packed;
         let k = p.padded_k;
         let panel = p.panels.get(panel);
         let first = group * p.panels.padded() + panel.first;
         let width = panel.vectors * p.panels.lanes;
-        let Some(kernel) = p.kernels.get(count, panel.vectors) else { return };
-        let at = row * self.out_stride + group * p.panels.columns + panel.first;
+        let at = group * p.panels.columns + panel.first;
         let out = match &self.target {
             Target::Bytes(out, requant) => Out::Bytes(out.ptr(at), requant.part(first, width)),
             Target::Sums(out) => Out::Sums(out.ptr(at)),
@@ -277,9 +279,7 @@ impl TileKernel<u8> for View<'_> {
                 let columns = first..first + width;
                 let (row_scales, row_zero_points, row_step) = match rows {
                     RowScales::Single(scale, zero) => (&raw const *scale, &raw const *zero, 0),
-                    RowScales::Each(scales, zeros) => {
-                        (scales[row..row + count].as_ptr(), zeros[row..row + count].as_ptr(), 1)
-                    }
+                    RowScales::Each(scales, zeros) => (scales.as_ptr(), zeros.as_ptr(), 1),
                 };
                 let part = FloatPart {
                     row_scales,
@@ -293,9 +293,7 @@ impl TileKernel<u8> for View<'_> {
                 Out::Floats(out.ptr(at), part)
             }
         };
-        debug_assert_eq!(table.len(), p.segments * count);
-        let tile = TileI8 {
-            rows: table.as_ptr(),
+        let operands = PanelI8 {
             segments: p.segments,
             len: p.read,
             counted: p.len,
@@ -308,11 +306,18 @@ impl TileKernel<u8> for View<'_> {
             out_stride: self.out_stride,
             columns: panel.columns,
         };
+        (p.kernels.by_rows(panel.vectors), operands)
+    }
+
+    #[inline]
+    fn tile(&self, (kernels, panel): &Self::Panel, row: usize, count: usize, table: &[usize]) {
+        debug_assert_eq!(table.len(), self.packed.segments * count);
+        let Some(kernel) = count.checked_sub(1).and_then(|i| kernels.get(i)) else { return };
         // SAFETY: `kernels` is from an `Isa`, so its instructions exist. `table` holds `segments * count` addresses of
-        // `read` bytes each (`Rows::fill`). Packed weights, bias and scales were sliced to what the kernel reads. Tiles
-        // write disjoint parts of the output (`tiles::drive`), which are inside it because all callers check its
-        // length.
-        unsafe { kernel(&tile) }
+        // `read` bytes each (`Rows::fill`). Packed weights, bias and scales of columns were sliced to what the kernel reads,
+        // and scales of rows have one for each row (`PackedI8::floats`). Tiles write disjoint parts of the output
+        // (`tiles::drive`), which are inside it because all callers check its length.
+        unsafe { kernel(panel, table.as_ptr(), row) }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::compute::base::buffer::{AlignedVec, SharedMut, carve, scratch_bytes};
 use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
-use crate::compute::matmul::gemm_f32::{Kernels, TileF32};
+use crate::compute::matmul::gemm_f32::{Kernels, PanelF32, TileFn};
 use crate::compute::matmul::tiles::{self, Extent, Panels, Rows, TileKernel, Tiling};
 
 /// Memory layout of a matrix `B[k, n]`.
@@ -171,30 +171,37 @@ pub(crate) struct ViewF32<'a> {
 }
 
 impl TileKernel<f32> for ViewF32<'_> {
-    fn tile(&self, group: usize, panel: usize, row: usize, count: usize, table: &[usize]) {
+    type Panel = (&'static [TileFn], PanelF32);
+
+    #[inline]
+    fn panel(&self, group: usize, panel: usize) -> Self::Panel {
         let k = self.segments * self.len;
         let panel = self.panels.get(panel);
         let columns = group * self.panels.padded() + panel.first;
         let width = panel.vectors * self.panels.lanes;
         let packed = &self.data[columns * k..(columns + width) * k];
         let bias = &self.bias[columns..columns + width];
-        debug_assert_eq!(table.len(), self.segments * count);
-        let Some(kernel) = self.kernels.get(count, panel.vectors) else { return };
-        let tile = TileF32 {
-            rows: table.as_ptr(),
+        let operands = PanelF32 {
             segments: self.segments,
             len: self.len,
             packed: packed.as_ptr(),
             bias: bias.as_ptr(),
-            out: self.out.ptr(row * self.out_stride + group * self.group_stride + panel.first),
+            out: self.out.ptr(group * self.group_stride + panel.first),
             out_stride: self.out_stride,
             columns: panel.columns,
             clamp: self.clamp,
         };
+        (self.kernels.by_rows(panel.vectors), operands)
+    }
+
+    #[inline]
+    fn tile(&self, (kernels, panel): &Self::Panel, row: usize, count: usize, table: &[usize]) {
+        debug_assert_eq!(table.len(), self.segments * count);
+        let Some(kernel) = count.checked_sub(1).and_then(|i| kernels.get(i)) else { return };
         // SAFETY: `kernels` is from an `Isa`, so its instructions exist. `table` holds `segments * count` addresses of
-        // `len` elements each (`Rows::fill`). `packed` and `bias` were sliced to what the kernel reads. Tiles write
+        // `len` elements each (`Rows::fill`). Packed columns and bias were sliced to what the kernel reads. Tiles write
         // disjoint parts of the output (`tiles::drive`), which are inside it because all callers check its length.
-        unsafe { kernel(&tile) }
+        unsafe { kernel(panel, table.as_ptr(), row) }
     }
 }
 

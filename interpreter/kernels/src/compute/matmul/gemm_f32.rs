@@ -10,11 +10,9 @@ use crate::compute::simd::Simd128;
 use crate::compute::simd::{Avx2, Avx512, Sse41};
 use crate::compute::simd::{Portable, Simd};
 
-/// Operands of a micro-kernel, which computes `out[i, j] = clamp(bias[j] + Σ_s Σ_k rows[s][i][k] · packed[s * len +
-/// k][j])`.
-pub(crate) struct TileF32 {
-    /// Addresses of segments, segment-major, whose provenance is exposed (see `Rows::fill`).
-    pub(crate) rows: *const usize,
+/// A panel as an operand of a micro-kernel, which computes `out[i, j] = clamp(bias[j] + Σ_s Σ_k rows[s][i][k] · packed[s *
+/// len + k][j])`.
+pub(crate) struct PanelF32 {
     /// Segments.
     pub(crate) segments: usize,
     /// Elements per segment.
@@ -23,6 +21,7 @@ pub(crate) struct TileF32 {
     pub(crate) packed: *const f32,
     /// As many elements as the panel is wide.
     pub(crate) bias: *const f32,
+    /// The panel's columns of the first output row.
     pub(crate) out: *mut f32,
     /// Elements between output rows.
     pub(crate) out_stride: usize,
@@ -35,8 +34,9 @@ pub(crate) struct TileF32 {
 #[cfg(target_arch = "x86_64")]
 pub(crate) const MIN_NARROW: usize = 64;
 
-/// A micro-kernel for a fixed number of rows and vectors.
-pub(crate) type TileFn = unsafe fn(&TileF32);
+/// A micro-kernel for a fixed number of rows and vectors. Its operands are a panel, the addresses of segments,
+/// segment-major, whose provenance is exposed (see `Rows::fill`), and the first output row.
+pub(crate) type TileFn = unsafe fn(&PanelF32, *const usize, usize);
 
 /// The micro-kernels of one instruction set.
 #[derive(Clone, Copy)]
@@ -84,15 +84,15 @@ impl Kernels {
         vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).map_or(1, |k| k.len())
     }
 
-    /// Returns the kernel for a tile.
-    pub(crate) fn get(&self, rows: usize, vectors: usize) -> Option<TileFn> {
-        self.by_width.get(vectors.checked_sub(1)?)?.get(rows.checked_sub(1)?).copied()
+    /// Returns the kernels for tiles of 1, 2, … rows.
+    pub(crate) fn by_rows(&self, vectors: usize) -> &'static [TileFn] {
+        vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).copied().unwrap_or_default()
     }
 }
 
 #[inline(always)]
-unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &TileF32) {
-    // SAFETY: the caller provides the instructions and valid pointers in `t` (see `TileF32`).
+unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &PanelF32, rows: *const usize, first: usize) {
+    // SAFETY: the caller provides the instructions and valid pointers (see `PanelF32` and `TileFn`).
     unsafe {
         let mut acc = [[S::splat(0.0); NV]; MR];
         for j in 0..NV {
@@ -105,7 +105,7 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &TileF32) {
         for s in 0..t.segments {
             let mut row = [std::ptr::null::<f32>(); MR];
             for (i, p) in row.iter_mut().enumerate() {
-                *p = std::ptr::with_exposed_provenance(*t.rows.add(s * MR + i));
+                *p = std::ptr::with_exposed_provenance(*rows.add(s * MR + i));
             }
             let mut k = 0;
             while S::BY_LANE && k + 4 <= t.len {
@@ -136,7 +136,7 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &TileF32) {
         let (low, high) = (S::splat(t.clamp.low), S::splat(t.clamp.high));
         let last = t.columns - (NV - 1) * S::LANES;
         for (i, acc) in acc.iter().enumerate() {
-            let out = t.out.add(i * t.out_stride);
+            let out = t.out.add((first + i) * t.out_stride);
             for (j, acc) in acc.iter().take(NV - 1).enumerate() {
                 S::store(out.add(j * S::LANES), S::clamp(*acc, low, high));
             }
@@ -169,9 +169,9 @@ unsafe fn by_lane<S: Simd, const MR: usize, const NV: usize, const I: usize>(
 macro_rules! kernels {
     ($table:ident, $name:ident, $simd:ty, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
         $(#[$attr])?
-        unsafe fn $name<const MR: usize, const NV: usize>(t: &TileF32) {
+        unsafe fn $name<const MR: usize, const NV: usize>(t: &PanelF32, rows: *const usize, first: usize) {
             // SAFETY: the caller meets the contract of this function.
-            unsafe { tile::<$simd, MR, NV>(t) }
+            unsafe { tile::<$simd, MR, NV>(t, rows, first) }
         }
 
         static $table: &[&[TileFn]] = &[$(&[$($name::<$mr, $nv>),*]),*];

@@ -14,10 +14,9 @@ use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, Vnn
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
 use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
 
-/// Operands of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or unchanged.
-pub(crate) struct TileI8 {
-    /// Addresses of segments, segment-major, whose provenance is exposed (see `Rows::fill`).
-    pub(crate) rows: *const usize,
+/// A panel as an operand of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or
+/// unchanged.
+pub(crate) struct PanelI8 {
     /// Segments.
     pub(crate) segments: usize,
     /// Elements per segment, and those that have weights.
@@ -39,7 +38,7 @@ pub(crate) struct TileI8 {
     pub(crate) columns: usize,
 }
 
-/// Destination of the sums.
+/// Destination of the sums: the panel's columns of the first output row.
 #[derive(Clone, Copy)]
 pub(crate) enum Out {
     /// Requantized bytes.
@@ -50,8 +49,9 @@ pub(crate) enum Out {
     Floats(*mut f32, FloatPart),
 }
 
-/// A micro-kernel for a fixed number of rows and vectors.
-pub(crate) type TileFn = unsafe fn(&TileI8);
+/// A micro-kernel for a fixed number of rows and vectors. Its operands are a panel, the addresses of segments,
+/// segment-major, whose provenance is exposed (see `Rows::fill`), and the first output row.
+pub(crate) type TileFn = unsafe fn(&PanelI8, *const usize, usize);
 
 /// The micro-kernels of one instruction set.
 #[derive(Clone, Copy)]
@@ -117,17 +117,17 @@ impl Kernels {
         vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).map_or(1, |k| k.len())
     }
 
-    /// Returns the kernel for a tile.
+    /// Returns the kernels for tiles of 1, 2, … rows.
     #[inline]
-    pub(crate) fn get(&self, rows: usize, vectors: usize) -> Option<TileFn> {
-        self.by_width.get(vectors.checked_sub(1)?)?.get(rows.checked_sub(1)?).copied()
+    pub(crate) fn by_rows(&self, vectors: usize) -> &'static [TileFn] {
+        vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).copied().unwrap_or_default()
     }
 }
 
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &TileI8) {
-    // SAFETY: the caller provides the instructions and valid pointers in `t` (see `TileI8`).
+unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows: *const usize, first: usize) {
+    // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
     unsafe {
         // With two rows per accumulator, only the first half is used.
         let mut acc = [[D::start(); NV]; MR];
@@ -137,7 +137,7 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &TileI8) {
         for s in 0..t.segments {
             let mut row = [std::ptr::null::<u8>(); MR];
             for (i, p) in row.iter_mut().enumerate() {
-                *p = std::ptr::with_exposed_provenance(*t.rows.add(s * MR + i));
+                *p = std::ptr::with_exposed_provenance(*rows.add(s * MR + i));
             }
             let mut k = 0;
             while k < whole {
@@ -163,19 +163,19 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &TileI8) {
         let mut own = [0i32; MR];
         if t.weight_zero != 0 {
             for i in 0..MR {
-                own[i] = row_part::<D, MR>(t, i);
+                own[i] = row_part::<D, MR>(t, rows, i);
             }
         }
         // Constant indices keep the accumulators in registers.
-        finish::<D, MR, NV, 0>(t, &acc, &own);
+        finish::<D, MR, NV, 0>(t, first, &acc, &own);
         if NV > 1 {
-            finish::<D, MR, NV, 1>(t, &acc, &own);
+            finish::<D, MR, NV, 1>(t, first, &acc, &own);
         }
         if NV > 2 {
-            finish::<D, MR, NV, 2>(t, &acc, &own);
+            finish::<D, MR, NV, 2>(t, first, &acc, &own);
         }
         if NV > 3 {
-            finish::<D, MR, NV, 3>(t, &acc, &own);
+            finish::<D, MR, NV, 3>(t, first, &acc, &own);
         }
     }
 }
@@ -184,7 +184,8 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &TileI8) {
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn finish<D: Product8, const MR: usize, const NV: usize, const J: usize>(
-    t: &TileI8,
+    t: &PanelI8,
+    first: usize,
     acc: &[[D::Sums; NV]; MR],
     own: &[i32; MR],
 ) {
@@ -204,14 +205,20 @@ unsafe fn finish<D: Product8, const MR: usize, const NV: usize, const J: usize>(
             }
         }
         let n = (t.columns - at).min(D::LANES);
+        let to = first * t.out_stride + at;
         match &t.out {
-            Out::Bytes(p, q) => D::requant_rows(&sums, q, at, p.add(at), t.out_stride, n),
+            Out::Bytes(p, q) => D::requant_rows(&sums, q, at, p.add(to), t.out_stride, n),
             Out::Sums(p) => {
                 for i in 0..MR {
-                    D::store(p.add(i * t.out_stride + at), sums[i], n);
+                    D::store(p.add(i * t.out_stride + to), sums[i], n);
                 }
             }
-            Out::Floats(p, f) => D::float_rows(&sums, f, at, p.add(at), t.out_stride, n),
+            Out::Floats(p, f) => {
+                let scales = f.row_scales.add(first * f.row_step);
+                let zero_points = f.row_zero_points.add(first * f.row_step);
+                let f = FloatPart { row_scales: scales, row_zero_points: zero_points, ..*f };
+                D::float_rows(&sums, &f, at, p.add(to), t.out_stride, n);
+            }
         }
     }
 }
@@ -326,13 +333,13 @@ unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
 
 /// The correction of the sums of row `i` for the zero point of the weights.
 #[inline(always)]
-unsafe fn row_part<D: Product8, const MR: usize>(t: &TileI8, i: usize) -> i32 {
-    // SAFETY: the row's segments have `len` elements each (see `TileI8`).
+unsafe fn row_part<D: Product8, const MR: usize>(t: &PanelI8, rows: *const usize, i: usize) -> i32 {
+    // SAFETY: the row's segments have `len` elements each (see `PanelI8`).
     unsafe {
         let flip = if t.flip { 0x80 } else { 0 };
         let mut sum = 0i32;
         for s in 0..t.segments {
-            for &x in segment(*t.rows.add(s * MR + i), t.counted) {
+            for &x in segment(*rows.add(s * MR + i), t.counted) {
                 let x = x ^ flip;
                 sum = sum.wrapping_add(if D::UNSIGNED { i32::from(x) } else { i32::from(x as i8) });
             }
@@ -346,9 +353,9 @@ unsafe fn row_part<D: Product8, const MR: usize>(t: &TileI8, i: usize) -> i32 {
 macro_rules! kernels {
     ($table:ident, $name:ident, $dot:ty, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
         $(#[$attr])?
-        unsafe fn $name<const MR: usize, const NV: usize>(t: &TileI8) {
+        unsafe fn $name<const MR: usize, const NV: usize>(t: &PanelI8, rows: *const usize, first: usize) {
             // SAFETY: the caller meets the contract of this function.
-            unsafe { tile::<$dot, MR, NV>(t) }
+            unsafe { tile::<$dot, MR, NV>(t, rows, first) }
         }
 
         static $table: &[&[TileFn]] = &[$(&[$($name::<$mr, $nv>),*]),*];

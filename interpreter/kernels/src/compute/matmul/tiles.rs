@@ -40,8 +40,14 @@ pub(crate) trait Rows: Sync {
 
 /// A family of micro-kernels with its packed columns and its output.
 pub(crate) trait TileKernel<T>: Sync {
-    /// Computes rows `row .. row + count` of one panel. `table` was filled by [`Rows::fill`].
-    fn tile(&self, group: usize, panel: usize, row: usize, count: usize, table: &[usize]);
+    /// What all tiles of a panel have in common.
+    type Panel;
+
+    /// Returns a panel.
+    fn panel(&self, group: usize, panel: usize) -> Self::Panel;
+
+    /// Computes rows `row .. row + count` of a panel. `table` was filled by [`Rows::fill`].
+    fn tile(&self, panel: &Self::Panel, row: usize, count: usize, table: &[usize]);
 }
 
 /// Sizes that determine the division into tiles.
@@ -216,7 +222,7 @@ pub(crate) fn drive<R: Rows>(
         if plan.tiles == 1 && plan.units == 1 {
             let (table, patch) = (&mut table[..e.rows * e.segments], &mut patch[..e.rows * e.patch_len]);
             rows.fill(0, &mut rows.position(0), e.rows, table, patch);
-            (0..e.panels).for_each(|panel| kernel.tile(0, panel, 0, e.rows, table));
+            (0..e.panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, e.rows, table));
             return Ok(());
         }
         for unit in 0..plan.units {
@@ -292,16 +298,23 @@ fn chunk_of_tiles<R: Rows>(
         })
     };
     let mut at = rows.position(first);
-    for (before, count) in tiles() {
+    let mut fill = |before: usize, count: usize| {
         let table = &mut table[before * e.segments..][..count * e.segments];
         let patch = &mut patch[before * e.patch_len..][..count * e.patch_len];
         rows.fill(group, &mut at, count, table, patch);
+    };
+    if e.segments == 1 {
+        // The table of all tiles is that of one tile.
+        fill(0, tiles().map(|(_, count)| count).sum());
+    } else {
+        tiles().for_each(|(before, count)| fill(before, count));
     }
     let panels = part * plan.panels_per_unit..((part + 1) * plan.panels_per_unit).min(e.panels);
     for panel in panels {
+        let panel = kernel.panel(group, panel);
         for (before, count) in tiles() {
             let table = &table[before * e.segments..][..count * e.segments];
-            kernel.tile(group, panel, first + before, count, table);
+            kernel.tile(&panel, first + before, count, table);
         }
     }
 }
