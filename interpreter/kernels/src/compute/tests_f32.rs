@@ -136,7 +136,16 @@ fn convolutions_of_every_kind() {
                 let mut scratch = vec![0xFF; conv.scratch_len(&geo, par.threads()).unwrap()];
                 let mut out = vec![f32::NAN; expected.len()];
                 conv.run(&geo, &input, &mut out, clamp, &mut scratch, par).unwrap();
-                close(&out, &expected, k, || format!("{} round {round} {filter:?} {geo:?}", isa.name()));
+                let what = || format!("{} round {round} {filter:?} {geo:?}", isa.name());
+                close(&out, &expected, k, what);
+                // Addresses that are kept must follow the input to other memory.
+                let inputs = [input.clone(), input.clone()];
+                let mut plan = conv.plan(&geo, par.threads()).unwrap().keep_addresses().unwrap();
+                for input in [&inputs[0], &inputs[0], &inputs[1], &inputs[0]] {
+                    out.fill(f32::NAN);
+                    conv.run_planned(&mut plan, input, &mut out, clamp, &mut scratch, par).unwrap();
+                    close(&out, &expected, k, what);
+                }
             }
         }
     }

@@ -134,7 +134,7 @@ fn check_floats(conv: &ConvI8, l: &Layer, sums: &[i32], par: &dyn Parallel, what
     let totals: Vec<i32> = (0..channels).map(|c| 7 * c as i32 - 20).collect();
     let bias: Vec<f32> = (0..channels).map(|c| 0.3 * c as f32 - 1.0).collect();
     let clamp = Clamp { low: -40.0, high: 60.0 };
-    let plan = conv.plan(&l.geo, par.threads()).unwrap();
+    let mut plan = conv.plan(&l.geo, par.threads()).unwrap();
     let mut scratch = vec![0xFF; plan.scratch_len()];
     let padding = vec![l.input_quant.zero_byte().unwrap(); conv.padding_len()];
     for (scales, bias) in [(&scales[..], Some(&bias[..])), (&scales[..1], None)] {
@@ -150,7 +150,7 @@ fn check_floats(conv: &ConvI8, l: &Layer, sums: &[i32], par: &dyn Parallel, what
             .collect();
         let mut got = vec![f32::NAN; expected.len()];
         let scaling = (&output, RowScales::Single(0.25, 3));
-        conv.run_floats_padded(&plan, &l.input, &padding, scaling, &mut got, &mut scratch, par).unwrap();
+        conv.run_floats_padded(&mut plan, &l.input, &padding, scaling, &mut got, &mut scratch, par).unwrap();
         same(&got, &expected, &what);
     }
 }
@@ -204,6 +204,14 @@ fn convolutions_of_every_kind() {
                 let mut got = vec![0; sums.len()];
                 conv.run(&geo, &l.input, &mut got, &mut scratch, par).unwrap();
                 same(&got, &expected, what);
+                // Addresses that are kept must follow the input to other memory.
+                let inputs = [l.input.clone(), l.input.clone()];
+                let mut plan = conv.plan(&geo, par.threads()).unwrap().keep_addresses().unwrap();
+                for input in [&inputs[0], &inputs[0], &inputs[1], &inputs[0]] {
+                    got.fill(0);
+                    conv.run_planned(&mut plan, input, &mut got, &mut scratch, par).unwrap();
+                    same(&got, &expected, what);
+                }
             }
         }
     }

@@ -8,7 +8,8 @@ use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{
-    Packed, Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_shared,
+    Packed, Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_own,
+    pack_shared,
 };
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
@@ -68,12 +69,12 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
     }
     let pack = || ConvF32::pack(Isa::best(), filter, weights, bias);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
-    let plan = conv.plan(&geo, cx.threads()).map_err(compute_error)?;
+    let mut plan = pack_own(cx, || conv.plan(&geo, cx.threads())?.keep_addresses())?;
     let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
-        conv.run_planned(&plan, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
+        conv.run_planned(&mut plan, input, output, clamp, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
 
@@ -109,12 +110,12 @@ fn integer(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Re
     let pack =
         || ConvI8::pack(Isa::best(), filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
-    let plan = conv.plan(&geo, cx.threads()).map_err(compute_error)?;
+    let mut plan = pack_own(cx, || conv.plan(&geo, cx.threads())?.keep_addresses())?;
     let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
         let scratch = cx.temporary::<u8>(scratch)?;
-        conv.run_planned(&plan, input, output, scratch, cx.parallel()).map_err(compute_error)
+        conv.run_planned(&mut plan, input, output, scratch, cx.parallel()).map_err(compute_error)
     })))
 }
 

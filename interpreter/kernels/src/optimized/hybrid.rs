@@ -97,7 +97,7 @@ pub(super) fn conv_2d(
     let totals = parts.totals(filter.height * filter.width * filter.in_channels);
     let scale = || conv.float_output(&parts.scales, &totals, parts.bias.as_deref(), parts.clamp);
     let floats = pack_own(cx, scale)?;
-    let plan = conv.plan(&geo, cx.threads()).map_err(compute_error)?;
+    let mut plan = pack_own(cx, || conv.plan(&geo, cx.threads())?.keep_addresses())?;
     let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
     let out_image = pixels.saturating_mul(filter.out_channels);
     let dynamic = DynamicInput::new(cx, batch, image, asymmetric)?;
@@ -112,7 +112,7 @@ pub(super) fn conv_2d(
             // The contribution of padding to the sums cancels out with the zero point's correction.
             padding.fill(steps.zero_points[i] as u8);
             let steps: &[u8] = bytemuck::cast_slice(&steps.values[i * image..][..image]);
-            conv.run_floats_padded(&plan, steps, padding, (&floats, scales), output, scratch, par)
+            conv.run_floats_padded(&mut plan, steps, padding, (&floats, scales), output, scratch, par)
                 .map_err(compute_error)?;
         }
         Ok(())

@@ -97,7 +97,7 @@ pub(super) fn conv_2d(
     let conv = pack_shared(cx, &[filter.groups], pack)?;
     let Bands { list, inputs, rows } = Bands::new(&one, filter.out_channels);
     let plan = |band: &Band| conv.plan(&band.geo, cx.threads()).map_err(compute_error);
-    let plans = list.iter().map(plan).collect::<Result<Vec<_>>>()?;
+    let mut plans = list.iter().map(plan).collect::<Result<Vec<_>>>()?;
     let scratch = plans.iter().map(ConvPlan::scratch_len).max().unwrap_or(0);
     let line = geo.output[1] * filter.out_channels;
     let memory = Memory::new(cx, inputs, rows * line, scratch)?;
@@ -112,7 +112,7 @@ pub(super) fn conv_2d(
             [cx.temporary::<i32>(memory.sums[0])?, cx.temporary::<i32>(memory.sums[1])?];
         for (input, output) in input.chunks_exact(image.max(1)).zip(output.chunks_exact_mut(out_image.max(1)))
         {
-            for (band, plan) in list.iter().zip(&plans) {
+            for (band, plan) in list.iter().zip(&mut plans) {
                 let input = &input[band.input.clone()];
                 let output = &mut output[band.first * line..][..band.geo.output[0] * line];
                 let (high, low) = (&mut high[..input.len()], &mut low[..input.len()]);

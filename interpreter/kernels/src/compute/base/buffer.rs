@@ -1,6 +1,7 @@
 //! Aligned owned buffers, scratch memory, and outputs that several threads write.
 
 use std::cell::Cell;
+use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{align_of, size_of};
 
@@ -22,6 +23,12 @@ pub struct AlignedVec<T> {
     lines: Vec<Line>,
     len: usize,
     element: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for AlignedVec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AlignedVec").field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 impl<T: Pod> AlignedVec<T> {

@@ -300,8 +300,21 @@ impl Padded {
     }
 }
 
+/// Maximum number of bytes of addresses that are kept between runs, and of packed weights of a group: with more, the
+/// products take much longer than the addresses.
+const MAX_KEPT: usize = 64 << 10;
+const MAX_KEPT_PACKED: usize = 64 << 10;
+
+/// The addresses of all windows, kept between runs.
+#[derive(Debug)]
+struct Kept {
+    table: AlignedVec<usize>,
+    /// The addresses of the input and of the padding that they are computed from.
+    of: Option<[usize; 2]>,
+}
+
 /// The windows of a convolution, checked and divided into tiles.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ConvPlan {
     /// The geometry of windows over the padded copy, if there is one.
     geo: ConvGeometry,
@@ -313,6 +326,7 @@ pub struct ConvPlan {
     output_len: usize,
     /// Output columns whose windows are inside the input.
     interior: Range<usize>,
+    kept: Option<Kept>,
 }
 
 impl ConvPlan {
@@ -350,7 +364,22 @@ impl ConvPlan {
             input_len,
             output_len: product("output", &[geo.pixels()?, filter.out_channels])?,
             interior: geo.interior(1),
+            kept: None,
         })
+    }
+
+    /// Keeps the addresses of windows between runs on the same memory, if computing them takes a noticeable part of a run.
+    ///
+    /// # Errors
+    /// Fails if memory cannot be allocated.
+    pub fn keep_addresses(mut self) -> Result<Self> {
+        let e = self.tiling.extent();
+        let entries = e.rows.saturating_mul(e.segments);
+        let small = entries <= MAX_KEPT / size_of::<usize>() && e.packed_bytes <= MAX_KEPT_PACKED;
+        if small && e.groups == 1 && e.patch_len == 0 && !self.geo.is_dense() {
+            self.kept = Some(Kept { table: AlignedVec::zeroed(entries)?, of: None });
+        }
+        Ok(self)
     }
 
     /// Returns the bytes of scratch that the convolution needs.
@@ -386,7 +415,7 @@ impl ConvPlan {
     /// # Errors
     /// Fails if an operand has the wrong length.
     pub(crate) fn drive<T: bytemuck::Pod + Sync>(
-        &self,
+        &mut self,
         input: &[T],
         blank: &[T],
         kernel: &impl TileKernel<T>,
@@ -400,10 +429,22 @@ impl ConvPlan {
         };
         if self.geo.is_dense() && self.filter.groups == 1 {
             let rows = DenseRows { data: input, len: self.geo.in_channels };
-            return tiles::drive(&self.tiling, &rows, kernel, scratch, par);
+            return tiles::drive(&self.tiling, &rows, kernel, None, scratch, par);
         }
+        let mut kept = self.kept.take();
         let rows = WindowRows { plan: self, data: input, channels: self.filter.in_channels, blank };
-        tiles::drive(&self.tiling, &rows, kernel, scratch, par)
+        if let Some(kept) = &mut kept {
+            // Exposed in each run: the memory may be another allocation at the same address.
+            let of = [input.as_ptr().expose_provenance(), blank.as_ptr().expose_provenance()];
+            if kept.of != Some(of) {
+                self.tiling.fill(&rows, kept.table.as_mut_slice());
+                kept.of = Some(of);
+            }
+        }
+        let table = kept.as_ref().map(|kept| kept.table.as_slice());
+        let done = tiles::drive(&self.tiling, &rows, kernel, table, scratch, par);
+        self.kept = kept;
+        done
     }
 }
 
@@ -743,7 +784,7 @@ impl ConvF32 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        self.run_planned(&self.plan(geo, par.threads())?, input, out, clamp, scratch, par)
+        self.run_planned(&mut self.plan(geo, par.threads())?, input, out, clamp, scratch, par)
     }
 
     /// As [`ConvF32::run`], for the geometry of a plan.
@@ -752,7 +793,7 @@ impl ConvF32 {
     /// Fails if an operand has the wrong length, or the plan belongs to another convolution.
     pub fn run_planned(
         &self,
-        plan: &ConvPlan,
+        plan: &mut ConvPlan,
         input: &[f32],
         out: &mut [f32],
         clamp: Clamp,

@@ -460,7 +460,7 @@ impl GemmI8 {
         self.0.extent(m, 0).check(plan.0.extent())?;
         check_len("left-hand side", a.len(), product("left-hand side", &[m, self.0.len])?)?;
         let rows = DenseRows { data: a, len: self.0.len };
-        tiles::drive(&plan.0, &rows, view, scratch, par)
+        tiles::drive(&plan.0, &rows, view, None, scratch, par)
     }
 }
 
@@ -548,7 +548,7 @@ impl ConvI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        self.run_planned(&self.plan(geo, par.threads())?, input, out, scratch, par)
+        self.run_planned(&mut self.plan(geo, par.threads())?, input, out, scratch, par)
     }
 
     /// As [`ConvI8::run`], for the geometry of a plan.
@@ -557,7 +557,7 @@ impl ConvI8 {
     /// As [`ConvI8::run`], and if the plan is that of another convolution.
     pub fn run_planned(
         &self,
-        plan: &ConvPlan,
+        plan: &mut ConvPlan,
         input: &[u8],
         out: &mut [u8],
         scratch: &mut [u8],
@@ -579,8 +579,8 @@ impl ConvI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        let plan = self.plan(geo, par.threads())?;
-        self.run_sums_padded(&plan, input, self.blank.as_slice(), out, scratch, par)
+        let mut plan = self.plan(geo, par.threads())?;
+        self.run_sums_padded(&mut plan, input, self.blank.as_slice(), out, scratch, par)
     }
 
     /// Returns the length of the `padding` of [`ConvI8::run_sums_padded`].
@@ -595,7 +595,7 @@ impl ConvI8 {
     /// Fails if an operand has the wrong length, or the plan is that of another convolution.
     pub fn run_sums_padded(
         &self,
-        plan: &ConvPlan,
+        plan: &mut ConvPlan,
         input: &[u8],
         padding: &[u8],
         out: &mut [i32],
@@ -612,7 +612,7 @@ impl ConvI8 {
     #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
     pub fn run_floats_padded(
         &self,
-        plan: &ConvPlan,
+        plan: &mut ConvPlan,
         input: &[u8],
         padding: &[u8],
         (output, scales): (&FloatOutput, RowScales<'_>),
@@ -626,7 +626,7 @@ impl ConvI8 {
 
     fn drive(
         &self,
-        plan: &ConvPlan,
+        plan: &mut ConvPlan,
         input: &[u8],
         padding: &[u8],
         view: &View<'_>,

@@ -302,7 +302,7 @@ impl GemmF32 {
         check_len("left-hand side", a.len(), product("left-hand side", &[m, p.k])?)?;
         check_len("output", out.len(), product("output", &[m, p.columns()])?)?;
         let rows = DenseRows { data: a, len: p.k };
-        tiles::drive(&plan.0, &rows, &p.view(1, clamp, out, p.columns()), scratch, par)
+        tiles::drive(&plan.0, &rows, &p.view(1, clamp, out, p.columns()), None, scratch, par)
     }
 }
 
@@ -429,7 +429,7 @@ impl BatchMatMulF32 {
             group_stride: 0,
         };
         let tiling = Tiling::new::<f32>(self.extent(), par.threads())?;
-        tiles::drive(&tiling, &DenseRows { data: a, len: k }, &view, rest, par)
+        tiles::drive(&tiling, &DenseRows { data: a, len: k }, &view, None, rest, par)
     }
 }
 

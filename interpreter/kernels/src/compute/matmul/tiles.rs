@@ -150,6 +150,18 @@ impl Plan {
         }
     }
 
+    /// The first row and the number of rows of each of these tiles. Rows are spread evenly: seven tiles of seven rather
+    /// than six of eight and one of one.
+    fn tiles(&self, tiles: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let (base, extra) = (self.base, self.extra);
+        let mut next = tiles.start * base + tiles.start.min(extra);
+        tiles.map(move |tile| {
+            let count = base + usize::from(tile < extra);
+            next += count;
+            (next - count, count)
+        })
+    }
+
     fn table_len(&self, e: &Extent) -> Option<usize> {
         self.chunk_rows.checked_mul(e.segments)
     }
@@ -194,6 +206,15 @@ impl Tiling {
         &self.extent
     }
 
+    /// Writes the addresses of all rows of a product of one group without patches, for [`drive`].
+    pub(crate) fn fill<R: Rows>(&self, rows: &R, table: &mut [usize]) {
+        let mut at = rows.position(0);
+        for (first, count) in self.plan.tiles(0..self.plan.tiles) {
+            let table = &mut table[first * self.extent.segments..][..count * self.extent.segments];
+            rows.fill(0, &mut at, count, table, &mut []);
+        }
+    }
+
     /// Returns the bytes of scratch that [`drive`] needs.
     #[inline]
     pub(crate) fn scratch_len(&self) -> usize {
@@ -201,11 +222,12 @@ impl Tiling {
     }
 }
 
-/// Computes all tiles.
+/// Computes all tiles. `kept` has the addresses of all rows, if they are known ([`Tiling::fill`]).
 pub(crate) fn drive<R: Rows>(
     tiling: &Tiling,
     rows: &R,
     kernel: &impl TileKernel<R::In>,
+    kept: Option<&[usize]>,
     scratch: &mut [u8],
     par: &dyn Parallel,
 ) -> Result<()> {
@@ -220,8 +242,15 @@ pub(crate) fn drive<R: Rows>(
     if plan.slots == 1 {
         let (table, patch) = carve_slot::<R::In>(e, plan, scratch);
         if plan.tiles == 1 && plan.units == 1 {
-            let (table, patch) = (&mut table[..e.rows * e.segments], &mut patch[..e.rows * e.patch_len]);
-            rows.fill(0, &mut rows.position(0), e.rows, table, patch);
+            let len = e.rows * e.segments;
+            let table = match kept {
+                Some(kept) => &kept[..len],
+                None => {
+                    let (table, patch) = (&mut table[..len], &mut patch[..e.rows * e.patch_len]);
+                    rows.fill(0, &mut rows.position(0), e.rows, table, patch);
+                    table
+                }
+            };
             (0..e.panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, e.rows, table));
             return Ok(());
         }
@@ -229,7 +258,7 @@ pub(crate) fn drive<R: Rows>(
             if par.is_interrupted() {
                 break;
             }
-            unit_of_tiles(e, plan, rows, kernel, unit, table, patch);
+            unit_of_tiles((e, plan), rows, kernel, kept, unit, (table, patch));
         }
         return Ok(());
     }
@@ -242,7 +271,7 @@ pub(crate) fn drive<R: Rows>(
         let mine = unsafe { scratch.slice(slot * per_slot, *per_slot) };
         let (table, patch) = carve_slot::<R::In>(e, plan, mine);
         while let Some(unit) = shares.take(slot).filter(|_| !par.is_interrupted()) {
-            unit_of_tiles(e, plan, rows, kernel, unit, table, patch);
+            unit_of_tiles((e, plan), rows, kernel, kept, unit, (table, patch));
         }
     });
     Ok(())
@@ -256,17 +285,31 @@ fn carve_slot<'a, T: Pod>(e: &Extent, plan: &Plan, mut mine: &'a mut [u8]) -> (&
 }
 
 fn unit_of_tiles<R: Rows>(
-    e: &Extent,
-    plan: &Plan,
+    (e, plan): (&Extent, &Plan),
     rows: &R,
     kernel: &impl TileKernel<R::In>,
+    kept: Option<&[usize]>,
     unit: usize,
-    table: &mut [usize],
-    patch: &mut [R::In],
+    (table, patch): (&mut [usize], &mut [R::In]),
 ) {
     let (unit, part) = split(unit, plan.panel_units);
     let (group, chunk) = split(unit, plan.chunks);
-    chunk_of_tiles(e, plan, rows, kernel, (group, chunk, part), table, patch);
+    let tiles = chunk * plan.chunk_tiles..((chunk + 1) * plan.chunk_tiles).min(plan.tiles);
+    let first = plan.tiles(tiles.clone()).next().map_or(0, |(first, _)| first);
+    let table = match kept {
+        Some(kept) => &kept[first * e.segments..],
+        None => {
+            fill_chunk((e, plan), rows, (group, first, tiles.clone()), table, patch);
+            table
+        }
+    };
+    for panel in part * plan.panels_per_unit..((part + 1) * plan.panels_per_unit).min(e.panels) {
+        let panel = kernel.panel(group, panel);
+        for (row, count) in plan.tiles(tiles.clone()) {
+            let table = &table[(row - first) * e.segments..][..count * e.segments];
+            kernel.tile(&panel, row, count, table);
+        }
+    }
 }
 
 /// Quotient and remainder; most divisors are 1.
@@ -275,47 +318,25 @@ fn split(n: usize, by: usize) -> (usize, usize) {
     if by == 1 { (n, 0) } else { (n / by, n % by) }
 }
 
-fn chunk_of_tiles<R: Rows>(
-    e: &Extent,
-    plan: &Plan,
+/// Writes the addresses of a chunk of tiles, whose first row is `first`.
+fn fill_chunk<R: Rows>(
+    (e, plan): (&Extent, &Plan),
     rows: &R,
-    kernel: &impl TileKernel<R::In>,
-    (group, chunk, part): (usize, usize, usize),
+    (group, first, tiles): (usize, usize, std::ops::Range<usize>),
     table: &mut [usize],
     patch: &mut [R::In],
 ) {
-    // Rows are spread evenly: seven tiles of seven rather than six of eight and one of one.
-    let (base, extra) = (plan.base, plan.extra);
-    let tiles = chunk * plan.chunk_tiles..((chunk + 1) * plan.chunk_tiles).min(plan.tiles);
-    let first = tiles.start * base + tiles.start.min(extra);
-    // Each tile's number of rows, with the rows before it in the chunk.
-    let tiles = || {
-        let mut before = 0;
-        tiles.clone().map(move |tile| {
-            let count = base + usize::from(tile < extra);
-            before += count;
-            (before - count, count)
-        })
-    };
     let mut at = rows.position(first);
-    let mut fill = |before: usize, count: usize| {
-        let table = &mut table[before * e.segments..][..count * e.segments];
-        let patch = &mut patch[before * e.patch_len..][..count * e.patch_len];
+    let mut fill = |row: usize, count: usize| {
+        let table = &mut table[(row - first) * e.segments..][..count * e.segments];
+        let patch = &mut patch[(row - first) * e.patch_len..][..count * e.patch_len];
         rows.fill(group, &mut at, count, table, patch);
     };
     if e.segments == 1 {
-        // The table of all tiles is that of one tile.
-        fill(0, tiles().map(|(_, count)| count).sum());
+        // The addresses of all tiles are those of one tile.
+        fill(first, plan.tiles(tiles).map(|(_, count)| count).sum());
     } else {
-        tiles().for_each(|(before, count)| fill(before, count));
-    }
-    let panels = part * plan.panels_per_unit..((part + 1) * plan.panels_per_unit).min(e.panels);
-    for panel in panels {
-        let panel = kernel.panel(group, panel);
-        for (before, count) in tiles() {
-            let table = &table[before * e.segments..][..count * e.segments];
-            kernel.tile(&panel, first + before, count, table);
-        }
+        plan.tiles(tiles).for_each(|(row, count)| fill(row, count));
     }
 }
 
