@@ -22,6 +22,26 @@ pub(super) struct Rows<'a> {
     pub(super) rows: std::ops::Range<usize>,
 }
 
+/// Maximum number of columns of a window whose masks are computed once for all rows.
+const SHORT: usize = 8;
+/// Blocks whose masks are computed at a time.
+const PLACES: usize = 16;
+
+/// A block of all output rows, for short windows.
+#[derive(Clone, Copy)]
+struct Place {
+    /// First byte of the block, its number of bytes, and the mask of these bytes.
+    start: usize,
+    n: usize,
+    mask: u64,
+    /// Weights, bias and factors of the block.
+    phase: usize,
+    /// Position in an input row of the byte that the first tap reads first. It wraps around if it is in the padding.
+    from: usize,
+    /// For each tap, the bytes that are inside of an input row.
+    inside: [u64; SHORT],
+}
+
 /// A block of an output row.
 struct Block<'a> {
     wide: &'a Wide,
@@ -52,14 +72,45 @@ impl Quad {
     /// first one.
     #[inline(always)]
     fn inside(&self, offset: isize) -> __mmask64 {
-        let at = self.position + offset;
-        // Without branches: positions differ from block to block.
-        let below = |end: isize| {
-            let end = end.clamp(0, 64).cast_unsigned() as u64;
-            !(u64::MAX << (end & 63)) | (end >> 6).wrapping_neg()
-        };
-        below(self.line.cast_signed() - at) & !below(-at)
+        inside(self.position + offset, self.line)
     }
+}
+
+/// Returns the bytes of a block from position `at` on that are inside of a row of `line` bytes.
+#[inline(always)]
+fn inside(at: isize, line: usize) -> __mmask64 {
+    // Without branches: positions differ from block to block.
+    let below = |end: isize| {
+        let end = end.clamp(0, 64).cast_unsigned() as u64;
+        !(u64::MAX << (end & 63)) | (end >> 6).wrapping_neg()
+    };
+    below(line.cast_signed() - at) & !below(-at)
+}
+
+/// Requantizes the sums of block `phase` and stores its `n` bytes, which are bytes `start` and following ones of output row
+/// `row`. A macro, as the compiler does not inline functions with these instructions where there are several callers.
+macro_rules! store {
+    ($rows:expr, $sums:expr, $phase:expr, $row:expr, ($start:expr, $n:expr, $mask:expr)) => {{
+        let (rows, wide, (start, n)) = ($rows, $rows.wide, ($start, $n));
+        let first = $phase * BLOCK;
+        let bias = wide.bias.as_slice()[first..first + BLOCK].as_ptr();
+        let bounds = [_mm512_set1_epi8(wide.bounds[0]), _mm512_set1_epi8(wide.bounds[1])];
+        let (stride, line) = (rows.geo.stride[1], rows.geo.output[1] * wide.channels);
+        // SAFETY: the caller of `Rows::run` has checked instructions and lengths; the bytes are those of existing pixels.
+        unsafe {
+            let bytes = finish($sums, bias, &wide.requant.part(first, BLOCK), bounds, wide.signed);
+            let out = rows.out.ptr($row * line);
+            if stride == 1 && n == BLOCK {
+                _mm512_storeu_si512(out.add(start).cast(), bytes);
+            } else if stride == 1 {
+                _mm512_mask_storeu_epi8(out.add(start).cast(), $mask, bytes);
+            } else {
+                let mut block = [0; BLOCK];
+                _mm512_storeu_si512(block.as_mut_ptr().cast(), bytes);
+                keep(&block[..n], start, wide.channels, std::slice::from_raw_parts_mut(out, line));
+            }
+        }
+    }};
 }
 
 impl Rows<'_> {
@@ -70,8 +121,18 @@ impl Rows<'_> {
     #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
     pub(super) unsafe fn run(self) {
         let (wide, geo, channels) = (self.wide, self.geo, self.wide.channels);
+        if !wide.turned && wide.window[1] <= SHORT {
+            // SAFETY: the caller meets the contract of this function.
+            match wide.window[0] {
+                2 => return unsafe { self.run_short::<2>() },
+                3 => return unsafe { self.run_short::<3>() },
+                4 => return unsafe { self.run_short::<4>() },
+                5 => return unsafe { self.run_short::<5>() },
+                6 | 7 => return unsafe { self.run_short::<7>() },
+                _ => {}
+            }
+        }
         let (line, stride) = (geo.input[1] * channels, geo.stride[1]);
-        let out_line = geo.output[1] * channels;
         // Bytes of an output row with the pixels that are dropped.
         let len = ((geo.output[1] - 1) * stride + 1) * channels;
         let [height, width] = geo.window;
@@ -138,19 +199,87 @@ impl Rows<'_> {
                         }
                     };
                 }
-                // SAFETY: bytes of this row and of existing pixels.
-                unsafe {
-                    let bytes = block.bytes(sums);
-                    let out = self.out.ptr(row * out_line);
-                    if stride == 1 && n == BLOCK {
-                        _mm512_storeu_si512(out.add(start).cast(), bytes);
-                    } else if stride == 1 {
-                        _mm512_mask_storeu_epi8(out.add(start).cast(), mask, bytes);
-                    } else {
-                        let mut block = [0; BLOCK];
-                        _mm512_storeu_si512(block.as_mut_ptr().cast(), bytes);
-                        keep(&block[..n], start, channels, std::slice::from_raw_parts_mut(out, out_line));
+                store!(&self, sums, phase, row, (start, n, mask));
+            }
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// As [`Rows::run`], for windows of few columns and `H` rows, of which the last one may be missing: the masks of a block
+    /// are those of all rows.
+    ///
+    /// # Safety
+    /// As for [`Rows::run`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
+    unsafe fn run_short<const H: usize>(&self) {
+        let (wide, geo, channels) = (self.wide, self.geo, self.wide.channels);
+        let (line, stride, step) = (geo.input[1] * channels, geo.stride[1], geo.dilation[1] * channels);
+        let len = ((geo.output[1] - 1) * stride + 1) * channels;
+        let width = wide.window[1];
+        let sets = 1 + usize::from(wide.double);
+        let per_phase = wide.window[0].div_ceil(4) * width * sets * BLOCK * 4;
+        let flip = _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 });
+        let blank = _mm512_set1_epi8(self.blank[0].cast_signed());
+        let before = (geo.padding[1] * channels).cast_signed();
+        let none = Place { start: 0, n: 0, mask: 0, phase: 0, from: 0, inside: [0; SHORT] };
+        for first in (0..len).step_by(PLACES * BLOCK) {
+            let (mut places, mut count) = ([none; PLACES], 0);
+            for start in (first..len.min(first + PLACES * BLOCK)).step_by(BLOCK) {
+                let n = BLOCK.min(len - start);
+                if stride == 2 && is_dropped(start, n, channels) {
+                    continue;
+                }
+                let (from, mask) = (start.cast_signed() - before, u64::MAX >> (BLOCK - n));
+                let mut taps = [0; SHORT];
+                for tap in 0..width.min(SHORT) {
+                    taps[tap] = mask & inside(from + (tap * step).cast_signed(), line);
+                }
+                let (phase, from) = (start / BLOCK % wide.blocks, from.cast_unsigned());
+                places[count] = Place { start, n, mask, phase, from, inside: taps };
+                count += 1;
+            }
+            for row in self.rows.clone() {
+                let (image, y) = (row / geo.output[0], row % geo.output[0]);
+                let image = self.input.as_ptr().wrapping_add(image * geo.input[0] * line);
+                let images = (image, self.blank.as_ptr());
+                let kept = Lines::kept((geo, channels), images, geo.origin(0, y), wide.window[0]);
+                for place in &places[..count] {
+                    let mut sums = [_mm512_setzero_si512(); 4];
+                    let mut weights =
+                        wide.weights.as_slice()[place.phase * per_phase..][..per_phase].as_ptr();
+                    let mut rows = [std::ptr::null::<u8>(); H];
+                    for i in 0..H {
+                        rows[i] = kept[i / 4].at(i % 4, place.from);
                     }
+                    for quad in 0..H.div_ceil(4) {
+                        for tap in 0..width.min(SHORT) {
+                            // Weights of rows that the window does not have are zero.
+                            let mut bytes = [_mm512_setzero_si512(); 4];
+                            for i in quad * 4..H.min(quad * 4 + 4) {
+                                let at = rows[i].wrapping_add(tap * step).cast();
+                                // SAFETY: each byte of the mask is inside of an input row, or of the padding, which also
+                                // represents missing rows of the window.
+                                let row = unsafe { _mm512_mask_loadu_epi8(blank, place.inside[tap], at) };
+                                bytes[i % 4] = _mm512_xor_si512(row, flip);
+                            }
+                            // SAFETY: the processor has the instructions; `weights` has four vectors for each set of
+                            // each tap.
+                            unsafe {
+                                let bytes = interleave(bytes);
+                                for _ in 0..sets {
+                                    for i in 0..4 {
+                                        let weights = _mm512_loadu_si512(weights.add(i * BLOCK).cast());
+                                        sums[i] = _mm512_dpbusd_epi32(sums[i], bytes[i], weights);
+                                    }
+                                    weights = weights.add(4 * BLOCK);
+                                }
+                            }
+                        }
+                    }
+                    store!(self, sums, place.phase, row, (place.start, place.n, place.mask));
                 }
             }
         }
@@ -226,21 +355,6 @@ impl Block<'_> {
             }
         }
         sums
-    }
-
-    /// Requantizes sums.
-    ///
-    /// # Safety
-    /// As for [`Rows::run`].
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn bytes(&self, sums: [__m512i; 4]) -> __m512i {
-        let wide = self.wide;
-        let first = self.phase * BLOCK;
-        let bias = wide.bias.as_slice()[first..first + BLOCK].as_ptr();
-        let bounds = [_mm512_set1_epi8(wide.bounds[0]), _mm512_set1_epi8(wide.bounds[1])];
-        // SAFETY: the caller meets the contract of this function.
-        unsafe { finish(sums, bias, &wide.requant.part(first, BLOCK), bounds, wide.signed) }
     }
 }
 
