@@ -105,8 +105,13 @@ impl SimdTask for StepsTask<'_> {
         for i in 0..values.len().min(out.len()) {
             self.steps.chunk(&values[i], &mut out[i]);
         }
+        let (values, rest) = rest.as_chunks::<SHORT>();
+        let (out, rest_out) = rest_out.as_chunks_mut::<SHORT>();
+        for i in 0..values.len().min(out.len()) {
+            self.steps.chunk(&values[i], &mut out[i]);
+        }
         if !rest.is_empty() {
-            let (mut values, mut out) = ([0f32; CHUNK], [0i8; CHUNK]);
+            let (mut values, mut out) = ([0f32; SHORT], [0i8; SHORT]);
             values[..rest.len()].copy_from_slice(rest);
             self.steps.chunk(&values, &mut out);
             rest_out.copy_from_slice(&out[..rest_out.len()]);
@@ -114,9 +119,11 @@ impl SimdTask for StepsTask<'_> {
     }
 }
 
-/// Number of values converted at a time. For this constant the compiler generates a loop over whole vectors; it unrolls
-/// shorter loops, and adds a remainder loop if the number is unknown.
+/// Number of values converted at a time. For this constant the compiler generates a loop over whole vectors, and adds a
+/// remainder loop if the number is unknown.
 const CHUNK: usize = 64;
+/// Number of the last values converted at a time: short rows are converted without a copy.
+const SHORT: usize = 16;
 
 struct Steps {
     inverse: f32,
@@ -126,8 +133,8 @@ struct Steps {
 
 impl Steps {
     #[inline(always)]
-    fn chunk(&self, values: &[f32; CHUNK], out: &mut [i8; CHUNK]) {
-        for i in 0..CHUNK {
+    fn chunk<const N: usize>(&self, values: &[f32; N], out: &mut [i8; N]) {
+        for i in 0..N {
             let steps = values[i] * self.inverse;
             let steps = if steps.is_nan() { 0.0 } else { steps };
             let steps = self.zero_point + steps.round();
