@@ -11,6 +11,7 @@
 //! | `max_gpu_bytes` | the largest number of bytes of device memory for a model |
 //! | `fusion` | `off`: every node runs by itself, for finding faults |
 //! | `precision` | the format of floats on the device: `f32`, `f16`, or `auto`, which is `f16` on hardware that has it |
+//! | `matrix_units` | `off`: products of 16-bit operands do not use the adapter's matrix units |
 //! | `trusted_shaders` | compile shaders without the bounds checks that wgpu adds |
 
 use delegraph_core::Error;
