@@ -88,7 +88,7 @@ impl Line {
             return Err("a line needs a reason".into());
         }
         if entry.case.is_none() && entry.op.is_none() && entry.ty.is_none() {
-            return Err("a line needs a case, an op or a type; one without would hold for all".into());
+            return Err("a line needs a case, an op or a type; without one it applies to every case".into());
         }
         Ok(Line { case: regex(&entry.case)?, device: regex(&entry.device)?, outcome, entry })
     }

@@ -202,7 +202,7 @@ impl Kernel for While {
         let shapes = shapes(cx, 0)?;
         if cx.output_count() != shapes.len() {
             return Err(Error::InvalidNode(format!(
-                "the node has {} and {}, which must be as many",
+                "the node has {} and {}; the numbers must be equal",
                 counted(shapes.len(), "input"),
                 counted(cx.output_count(), "output")
             )));
