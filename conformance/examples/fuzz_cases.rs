@@ -56,7 +56,7 @@ fn numbers<const N: usize>(words: [&str; N]) -> Result<[u64; N], String> {
     Ok(numbers)
 }
 
-/// One in this number of mutants is a graph of several cases.
+/// One of this number of mutants is a graph of several cases.
 const GRAPH_EVERY: usize = 5;
 
 /// A mutant.

@@ -79,8 +79,8 @@ pub trait OpResolver: Send + Sync {
     fn versions(&self, op: &Op) -> Vec<RangeInclusive<u32>>;
 }
 
-/// A resolver to which registrations are added. A later registration wins for its versions; ops without a registration
-/// are looked up in the resolver that this one extends.
+/// A resolver to which registrations are added. A later registration replaces earlier ones for its versions; ops
+/// without a registration are looked up in the resolver that this one extends.
 #[derive(Default, Clone)]
 pub struct MutableOpResolver {
     table: HashMap<Op, Vec<(RangeInclusive<u32>, Registration)>>,

@@ -57,7 +57,7 @@ struct Diff {
     outputs: Vec<Line>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nodes: Option<Vec<NodeLine>>,
-    /// With `--per-node`: the first node with a bad result and only good inputs.
+    /// With `--per-node`: the first node whose result is outside of the tolerance and whose inputs are all within it.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_bad: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,10 +109,11 @@ struct Difference {
 /// The node that causes wrong outputs.
 #[derive(Serialize)]
 struct Bisected {
-    /// The outputs are good without it and bad with it.
+    /// The outputs are within the tolerance without this node, and outside of it with this node.
     node: Option<usize>,
     op: Option<String>,
-    /// Whether they are also bad with only this node. Otherwise errors accumulate, or several fused nodes are needed.
+    /// Whether they are also outside of the tolerance with only this node. Otherwise errors accumulate, or several fused
+    /// nodes are needed.
     alone: bool,
     /// The number of runs.
     runs: usize,

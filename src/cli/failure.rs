@@ -37,7 +37,7 @@ pub(crate) struct Failure {
     help: Option<String>,
     /// For machines: the place in the model, ops without kernels.
     details: Value,
-    /// Standard output has no reader any more: exit without a message.
+    /// Standard output no longer has a reader: exit without a message.
     broken_pipe: bool,
 }
 
@@ -79,7 +79,7 @@ impl Failure {
         self.exit
     }
 
-    /// Whether standard output has no reader any more, so that no message is printed.
+    /// Whether standard output has lost its reader, so that no message is printed.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.broken_pipe
     }

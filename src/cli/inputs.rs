@@ -275,7 +275,7 @@ fn is_of_memory(error: &Error) -> bool {
 /// cause, not the model.
 fn of_shapes(error: Error, causes: &[String]) -> Failure {
     let kind = error.kind();
-    // Advice on raising a limit is kept. Advice about invalid nodes would blame the model.
+    // Advice on raising a limit is kept. Advice about invalid nodes would point to the model.
     let raise = error.help().filter(|_| kind == ErrorKind::Failed);
     let raise = raise.map(|help| format!("; {help}")).unwrap_or_default();
     let failure = Failure::from(error);

@@ -1,4 +1,4 @@
-//! `TfLiteIntArray` and `TfLiteFloatArray`: a count, and the values behind it, in one allocation of the C library.
+//! `TfLiteIntArray` and `TfLiteFloatArray`: a count, followed by the values, in one allocation of the C library.
 
 use std::ffi::{c_int, c_void};
 

@@ -213,7 +213,7 @@ impl Buffers {
     /// Returns the functions of an opaque delegate.
     ///
     /// # Safety
-    /// The delegate lives, or is null.
+    /// The delegate is live, or is null.
     unsafe fn builder(self) -> Option<OpaqueBuilder> {
         let delegate = (self.0).0;
         // SAFETY: guaranteed by the caller; a builder lives as long as its delegate.

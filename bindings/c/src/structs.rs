@@ -145,7 +145,7 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopy(from: *const Tensor, to: *mut T
         if from.is_null() || to.is_null() {
             return OK;
         }
-        // SAFETY: the interface requires tensors that live, with as many bytes as they name.
+        // SAFETY: the interface requires live tensors, whose data have the size in `bytes`.
         unsafe {
             let Some(target) = get(to) else { return ERROR };
             if target.bytes != (*from).bytes {

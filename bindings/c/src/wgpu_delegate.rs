@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn TfLiteWgpuDelegateCreate(options: *const WgpuOpt
     guard(function, std::ptr::null_mut(), || {
         let options = match options.is_null() || !options.is_aligned() {
             true => TfLiteWgpuDelegateOptionsDefault(),
-            // SAFETY: the interface requires null or options.
+            // SAFETY: the interface requires null or valid options; null and misaligned pointers are excluded above.
             false => unsafe { *options },
         };
         // SAFETY: the interface requires null or a text.

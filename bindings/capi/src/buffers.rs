@@ -145,8 +145,8 @@ pub extern "C" fn dg_interpreter_set_input_buffer(
     with(interpreter, |state| Ok(state.interpreter.set_input_buffer(input, optional(buffer)?)?))
 }
 
-/// Copies an output to a buffer at the end of every following run: on the device if a delegate kept it there. Null, or
-/// a resize to another size, ends this.
+/// Copies an output to a buffer at the end of every following run: on the device if a delegate kept it there. A null
+/// buffer, or a resize to another size, ends the copying.
 ///
 /// `DG_INVALID_ARGUMENT` if there is no such output, or the buffer does not have its size.
 #[unsafe(no_mangle)]

@@ -129,7 +129,7 @@ pub(crate) fn c_string(text: &str) -> CString {
 /// Sets the last error of this thread. Returns its status.
 pub(crate) fn remember(failure: &Failure) -> dg_status {
     let last = Last { message: c_string(&failure.message), place: failure.place };
-    // An ending thread has no last error any more.
+    // An ending thread no longer has a last error.
     let _ = LAST.try_with(|slot| slot.try_borrow_mut().map(|mut slot| *slot = Some(last)));
     failure.status
 }

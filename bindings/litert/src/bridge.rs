@@ -283,7 +283,7 @@ unsafe fn read_options(
 /// The body of `tflite_plugin_destroy_delegate`; [`export_litert_delegate!`](crate::export_litert_delegate) calls it.
 ///
 /// # Safety
-/// `delegate` is null, or was made by [`create`], is not destroyed yet, and no runtime uses it any more.
+/// `delegate` is null, or was made by [`create`], is not destroyed yet, and no runtime uses it.
 pub unsafe fn destroy(delegate: *mut abi::Delegate) {
     if delegate.is_null() {
         return;

@@ -84,7 +84,7 @@ macro_rules! export_litert_delegate {
         /// Destroys a delegate; null is allowed.
         ///
         /// # Safety
-        /// The delegate was made by `tflite_plugin_create_delegate`, and no interpreter uses it any more.
+        /// The delegate was made by `tflite_plugin_create_delegate`, and no interpreter uses it.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn tflite_plugin_destroy_delegate(delegate: *mut $crate::abi::Delegate) {
             // SAFETY: guaranteed by the caller.

@@ -159,7 +159,7 @@ impl Runner<'_> {
         // Nothing is written outside of the folder of results, and no cache of an earlier run is read.
         command.env("DELEGRAPH_CACHE", self.out.join("cache"));
         if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
-            // Without a desktop session, Mesa's device-selection layer complains whenever adapters are listed.
+            // Without a desktop session, Mesa's device-selection layer writes a warning whenever adapters are listed.
             command.env("NODEVICE_SELECT", "1");
         }
         command

@@ -1,7 +1,9 @@
-//! Evidence which of two different outputs of a case is right: the distance of both from real numbers; whether all
-//! differing elements depend on NaN, infinities or overflows, or are shifted by more bits than they have; whether
-//! operands with different last bits result in the other output; and whether the difference is a rounding error of sums
-//! that an activation clamps.
+//! Evidence of which of two different outputs of a case is right:
+//!
+//! - the distance of both from real numbers;
+//! - whether all differing elements depend on NaN, infinities or overflows, or are shifted by more bits than they have;
+//! - whether operands with different last bits result in the other output;
+//! - whether the difference is a rounding error of sums that an activation clamps.
 
 use delegraph_core::ops::ParamValue;
 use delegraph_core::{BuiltinOp as Op, Quantization};

@@ -1,8 +1,8 @@
 //! Random variations of the cases, for comparisons with LiteRT beyond the recorded results.
 //!
-//! A mutant changes up to four things of a case: sizes, types, constants, params, quantization, values, versions, omitted
-//! operands. Many are invalid, which is intended: kernels must reject them, or return LiteRT's result. In graphs of
-//! several nodes, which the seed selects, only the values change.
+//! A mutant changes up to four properties of a case: sizes, types, constants, params, quantization, values, versions,
+//! omitted operands. Many are invalid, which is intended: kernels must reject them, or return LiteRT's result. In graphs
+//! of several nodes, which the seed selects, only the values change.
 
 use std::cell::RefCell;
 use std::rc::Rc;

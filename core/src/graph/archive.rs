@@ -1,4 +1,4 @@
-//! The ZIP archive behind a model: writers append label files and the like to the FlatBuffer.
+//! The ZIP archive after a model: writers append label files and other resources to the FlatBuffer.
 //!
 //! An archive is found by its end. Its entries are listed in a directory, whose offsets count from the start of the
 //! file; they are rewritten when the archive moves.

@@ -78,7 +78,7 @@ impl<'a> InvokeContext<'a> {
     /// # Safety
     /// - Every id is below `tensors.len()`; no output is also an input.
     /// - The data of outputs, inputs and temporaries do not overlap, except that inputs may overlap inputs, and that one
-    ///   input may be the very memory of output 0, begin and length; no other input then overlaps it.
+    ///   input may have exactly the memory of output 0, address and length; no other input then overlaps it.
     /// - Each temporary is valid for reads and writes of its length for `'a`, starts at a multiple of 64, and
     ///   no other reference to it exists.
     #[inline(always)]
@@ -215,9 +215,9 @@ impl<'a> InvokeContext<'a> {
             Placement::Released => return Err(self.released(id)),
             _ => {}
         }
-        // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which only
-        // `resize_output` changes during `'a`, and it refuses inputs. No `&mut` to it exists: outputs overlap no inputs (see
-        // `new`) but one that was refused above, as was a variable that was handed out to be written.
+        // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which only `resize_output` changes
+        // during `'a`; it rejects inputs. No `&mut` to the data exists: outputs do not overlap inputs (see `new`), except
+        // the overwritten input, which was rejected above, as was a variable that was handed out for writing.
         Ok(Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }))
     }
 

@@ -1,4 +1,4 @@
-//! Weights that are stored in files beside the model.
+//! Weights that are stored in files next to the model.
 
 use super::{Invalid, index_of, invalid};
 use crate::error::tensor_name;

@@ -259,8 +259,7 @@ fn index_of(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// A signed index of the file into a list of `len` things. `what` names the index, and `of` an
-/// element of the list.
+/// A signed index of the file into a list of `len` elements. `what` names the index, and `of` an element of the list.
 fn index_in(value: i32, len: usize, what: &str, of: &str) -> Result<usize, Invalid> {
     match usize::try_from(value).ok().filter(|&i| i < len) {
         Some(i) => Ok(i),

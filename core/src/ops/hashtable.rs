@@ -61,7 +61,7 @@ fn infer_table(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(TensorType::Resource, [1])])
 }
 
-/// The values of the keys in input 1; where the table does not have a key, the one in input 2.
+/// The values of the keys in input 1; input 2 is the value for keys that the table does not have.
 fn infer_find(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 1)?;
     check_handle(cx)?;

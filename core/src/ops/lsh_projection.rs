@@ -25,7 +25,7 @@ options! {
     }
 }
 
-/// Seeds `[hashes, bits]`, items `[items, …]`, and perhaps the items' weights `[items]`: a number per hash, or per bit.
+/// Seeds `[hashes, bits]`, items `[items, …]`, optionally the items' weights `[items]`: a number per hash, or per bit.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=3, 1)?;
     let [hashes, bits] = cx.shape_of_rank(0, "the seeds")?;

@@ -56,7 +56,7 @@ pub struct Settings {
 pub struct Cell {
     /// Gates in the order input, forget, cell, output; the first is missing if it is the complement of the forget gate.
     pub gates: [Option<Gate>; 4],
-    /// The state counts 2 to this power, from -15 to -9.
+    /// The unit of the state is 2 to this power, from -15 to -9.
     pub state_exponent: i32,
     /// The greatest magnitude of a state; 0 for any.
     pub cell_clip: i32,

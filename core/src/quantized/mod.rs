@@ -66,7 +66,7 @@ impl Steps {
         }
     }
 
-    /// Returns the integers nearest to two real numbers, within the type. The higher wins where they cross.
+    /// Returns the integers nearest to two real numbers, within the type. The higher bound applies where they cross.
     pub(crate) fn between(self, low: f32, high: f32) -> (i32, i32) {
         let quantize = |real: f32| self.zero.saturating_add((real / self.scale).round() as i32);
         let low = if low.is_finite() { quantize(low).max(self.low) } else { self.low };

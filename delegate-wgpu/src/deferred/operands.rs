@@ -19,7 +19,7 @@ enum StandIn {
     Ascending,
     /// Axes of input 0, repeated where there are more numbers than axes.
     Axes,
-    /// A shape of one inferred dimension, and ones.
+    /// The shape `[-1, 1, …]`: an inferred dimension, then ones.
     OneRow,
     /// The shape of this input.
     ShapeOf(usize),

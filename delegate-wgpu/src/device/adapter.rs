@@ -73,7 +73,7 @@ fn title(info: &wgpu::AdapterInfo) -> String {
     format!("{} ({})", info.name, info.backend)
 }
 
-/// Returns every adapter of this machine that supports compute shaders. Blocks until the drivers have answered; on the
+/// Returns every adapter of this machine that supports compute shaders. Blocks until the drivers have returned; on the
 /// web, use [`adapters_async`].
 pub fn adapters() -> Vec<AdapterDescription> {
     pollster::block_on(adapters_async())

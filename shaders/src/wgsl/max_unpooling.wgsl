@@ -1,4 +1,4 @@
-// Places elements at their positions in windows, with zeros elsewhere. Where windows overlap, the last one wins.
+// Places elements at their positions in windows, with zeros elsewhere. Where windows overlap, the last one is kept.
 
 struct Params {
     count: u32,

@@ -201,7 +201,7 @@ impl Running {
     fn answer(&mut self, timeout: Duration) -> Result<CaseResult, Lost> {
         let crash = |text: String| Lost::Crash(text);
         match self.answers.recv_timeout(timeout) {
-            // A plugin that prints to standard output garbles the answer; unlike for a crash, the message shows the
+            // A plugin that prints to standard output corrupts the answer; unlike for a crash, the message shows the
             // line.
             Ok(line) => serde_json::from_str(&line)
                 .map_err(|_| crash(format!("the worker answered something else: {line}"))),

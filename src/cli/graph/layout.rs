@@ -311,7 +311,7 @@ mod tests {
         let x = |v: usize| layout.vertices[v].0;
         assert_eq!(x(0) < x(1), x(3) < x(2));
         assert_eq!(x(3) < x(2), x(4) < x(5));
-        // A long edge runs beside the boxes of a chain.
+        // A long edge runs next to the boxes of a chain.
         let layout = place(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]);
         assert_eq!(layout.edges[4].len(), 3);
     }

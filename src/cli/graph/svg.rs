@@ -13,7 +13,7 @@ const LAYER: f64 = 78.0;
 const MARGIN: f64 = 16.0;
 /// The width of a letter in boxes. The font is monospaced, so sizes are known without measuring.
 const LETTER: f64 = 6.7;
-/// The width of a letter beside edges.
+/// The width of a letter next to edges.
 const SMALL_LETTER: f64 = 5.5;
 const LEGEND_LINE: f64 = 18.0;
 /// Vertices with more outputs have edge labels only in tooltips.
@@ -104,7 +104,7 @@ impl Outputs {
         self.of[vertex].len() <= LABELLED_OUTPUTS
     }
 
-    /// Returns the width of the labels. One label is beside the middle.
+    /// Returns the width of the labels. One label is next to the middle.
     fn width(&self, vertex: usize) -> f64 {
         match &self.of[vertex][..] {
             [(_, width, _)] => 2.0 * width,

@@ -1,7 +1,7 @@
 //! The functions of the fuzz targets in `fuzz/`, so that a test can replay findings without a fuzzer, and mutants of
 //! models.
 //!
-//! Each target is a function of bytes that returns normally for any input. A panic, an abort, a hang or an absurd
+//! Each target is a function of bytes that returns normally for any input. A panic, an abort, a hang or an excessive
 //! allocation is a finding. `fuzz/corpus/TARGET/` has the inputs of earlier findings.
 
 // A panic ends a test or a fuzzer; trees are only read from files that were verified.

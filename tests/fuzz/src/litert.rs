@@ -336,7 +336,7 @@ impl Host {
     /// Frees the kernels.
     ///
     /// # Safety
-    /// `context` is this host's; no kernel is used any more.
+    /// `context` is this host's; kernels are no longer used.
     unsafe fn free(&mut self, context: *mut abi::Context) {
         for index in std::mem::take(&mut self.kernels) {
             if let Some((node, registration)) = self.nodes.get(index)

@@ -8,7 +8,7 @@
 //! - [`Package`] compares the dependencies in `Cargo.toml` with a table.
 //! - [`functions`] measures functions, including functions in macros.
 //!
-//! **Parents.** The file of a folder (`mod.rs`, `lib.rs`, `main.rs`, or `x.rs` beside `x/`) is not one of the folder's
+//! **Parents.** The file of a folder (`mod.rs`, `lib.rs`, `main.rs`, or `x.rs` next to `x/`) is not one of the folder's
 //! children: it declares them, re-exports their names and may call them, and they may use its definitions. A name that
 //! it re-exports counts as an import of the child that defines the name. For other folders, it is part of its folder.
 //!

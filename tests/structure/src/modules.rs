@@ -225,7 +225,7 @@ impl Modules {
     }
 }
 
-/// The path of `name` beside `file`.
+/// The path of `name` in the folder of `file`.
 fn beside(file: &str, name: &str) -> String {
     file.rsplit_once('/').map_or(name.to_owned(), |(folder, _)| format!("{folder}/{name}"))
 }

@@ -17,7 +17,7 @@ unsafe extern "C" {
 /// Reports a message.
 ///
 /// # Safety
-/// The context is null or lives; the format is null or a text, and the arguments are a `va_list` that fits it.
+/// The context is null or live; the format is null or a text, and the arguments are a `va_list` that fits it.
 pub(crate) unsafe extern "C" fn report_va(
     context: *mut Context,
     format: *const c_char,

@@ -133,7 +133,7 @@ lists! {
 /// Returns the result of `f` for a context; `otherwise` for null.
 ///
 /// # Safety
-/// The context is null or lives.
+/// The context is null or live.
 unsafe fn look<T: Copy>(
     function: &str,
     context: *const abi::Context,

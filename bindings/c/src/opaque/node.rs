@@ -15,7 +15,7 @@ use crate::types::{ERROR, OK, Status};
 /// Calls `f` with a node. Reports and returns `otherwise` if it is null.
 ///
 /// # Safety
-/// The node is null or lives, and no other reference to it exists.
+/// The node is null or live, and no other reference to it exists.
 unsafe fn with<T: Copy>(
     function: &str,
     node: *const Node,

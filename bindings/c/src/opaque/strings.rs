@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorWriteStrings(
 ) -> Status {
     let function = "TfLiteOpaqueTensorWriteStrings";
     guard(function, ERROR, || {
-        // SAFETY: the interface requires `count` texts, each with as many bytes as it has a length.
+        // SAFETY: the interface requires `count` texts and `count` lengths; each text has its length in bytes.
         let list = unsafe {
             values(texts, count).and_then(|texts| Ok((texts, values(lens, count)?))).and_then(
                 |(texts, lens)| {
@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorWriteString(
 }
 
 /// # Safety
-/// The tensor is null or lives.
+/// The tensor is null or live.
 unsafe fn write(tensor: *mut Tensor, list: &[&[u8]]) -> Result<()> {
     if tensor.is_null() || !tensor.is_aligned() {
         return Err(Error::InvalidInput("the tensor is null or misaligned".into()));

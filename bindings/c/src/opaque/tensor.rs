@@ -147,7 +147,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorSetNonCpuAllocation(tensor: *m
 }
 
 /// # Safety
-/// The tensor is null or lives.
+/// The tensor is null or live.
 unsafe fn set_type(function: &str, tensor: *mut Tensor, kind: c_int) {
     if tensor.is_null() || !tensor.is_aligned() {
         Reporter::default().report(&format!("{function}: the tensor is null or misaligned"));

@@ -16,7 +16,7 @@ const DIGITS: &[u8] = include_bytes!("../../../../assets/digits/digits_int8.tfli
 
 /// Writes floats to an input.
 fn write(tensor: *mut Tensor, values: &[f32]) {
-    // SAFETY: the tensor lives, and the buffer has the size that is passed.
+    // SAFETY: the tensor is live, and the buffer has the size that is passed.
     let status = unsafe { TfLiteTensorCopyFromBuffer(tensor, values.as_ptr().cast(), size_of_val(values)) };
     assert_eq!(status, OK);
 }
@@ -32,12 +32,12 @@ fn read<const N: usize>(tensor: *const Tensor) -> [f32; N] {
 }
 
 fn dims(tensor: *const Tensor) -> Vec<c_int> {
-    // SAFETY: the tensor lives.
+    // SAFETY: the tensor is live.
     unsafe { (0..TfLiteTensorNumDims(tensor)).map(|i| TfLiteTensorDim(tensor, i)).collect() }
 }
 
 fn text<'a>(text: *const std::ffi::c_char) -> &'a str {
-    // SAFETY: tests read texts of objects that live.
+    // SAFETY: tests read texts of live objects.
     unsafe { CStr::from_ptr(text) }.to_str().unwrap()
 }
 
@@ -100,7 +100,7 @@ fn fields_are_those_of_the_published_structure() {
     let session = Session::new(DIGITS.to_vec());
     assert_eq!(TfLiteInterpreterAllocateTensors(session.interpreter), OK);
     let input = TfLiteInterpreterGetInputTensor(session.interpreter, 0);
-    // SAFETY: the tensor lives, and its pointers are valid.
+    // SAFETY: the tensor is live, and its pointers are valid.
     unsafe {
         let fields = &(*input).common;
         assert_eq!((fields.ty, fields.bytes, ints(fields.dims)), (9, 64, &[1, 8, 8, 1][..]));
@@ -120,7 +120,7 @@ fn constants_can_be_read_and_not_written() {
     assert_eq!(TfLiteInterpreterAllocateTensors(session.interpreter), OK);
     let ones = TfLiteInterpreterGetTensor(session.interpreter, 3);
     assert_eq!(read::<2>(ones), [1.0; 2]);
-    // SAFETY: the tensor lives, and the buffer has the size.
+    // SAFETY: the tensor is live, and the buffer has the size.
     let status = unsafe { TfLiteTensorCopyFromBuffer(ones, [5f32; 2].as_ptr().cast(), 8) };
     assert_eq!((status, read::<2>(ones)), (ERROR, [1.0; 2]));
 }
@@ -150,7 +150,7 @@ fn a_resize_takes_effect_when_tensors_are_allocated() {
         write(z, &vec![2.0; length as usize]);
         write(a, &vec![3.0; length as usize]);
         assert_eq!((TfLiteInterpreterInvoke(it), dims(sum)), (OK, vec![length]));
-        // SAFETY: the tensor lives, and has as many floats.
+        // SAFETY: the tensor is live, and has `length` floats.
         let values =
             unsafe { std::slice::from_raw_parts(TfLiteTensorData(sum).cast::<f32>(), length as usize) };
         assert_eq!(values, vec![5.0; length as usize]);

@@ -253,7 +253,7 @@ fn a_kernel_writes_strings() {
     let it = session.interpreter;
     assert_eq!(TfLiteInterpreterAllocateTensors(it), OK, "{}", session.messages());
     for count in [3i32, 0, 5] {
-        // SAFETY: one number; the tensor lives.
+        // SAFETY: one number; the tensor is live.
         unsafe {
             let input = TfLiteInterpreterGetInputTensor(it, 0);
             assert_eq!(TfLiteTensorCopyFromBuffer(input, (&raw const count).cast(), 4), OK);

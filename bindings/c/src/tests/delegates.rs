@@ -146,7 +146,7 @@ fn with_delegate(fails: Option<&'static str>) -> (Session, *mut Notes, *mut abi:
         free_buffer: Some(free_buffer),
         flags: 0,
     };
-    // SAFETY: the structure lives; its content is copied.
+    // SAFETY: the structure is live; its content is copied.
     let delegate = unsafe { TfLiteOpaqueDelegateCreate(&raw const builder) };
     let session = Session::with(counter(), |options| TfLiteInterpreterOptionsAddDelegate(options, delegate));
     (session, notes, delegate)
@@ -267,7 +267,7 @@ fn a_classic_delegate_is_prepared() {
     let pointer = &raw mut delegate;
     let session = Session::with(counter(), |options| TfLiteInterpreterOptionsAddDelegate(options, pointer));
     assert_eq!(TfLiteInterpreterInvoke(session.interpreter), OK, "{}", session.messages());
-    // SAFETY: the delegate lives, and no call uses it now.
+    // SAFETY: the delegate is live, and no call uses it now.
     unsafe { (*pointer).flags = 1 };
     let session = Session::with(counter(), |options| TfLiteInterpreterOptionsAddDelegate(options, pointer));
     assert!(session.interpreter.is_null());

@@ -30,7 +30,7 @@ fn run(bytes: &[u8]) -> bool {
     }
     for index in 0..outputs {
         let output = TfLiteInterpreterGetOutputTensor(it, index);
-        // SAFETY: the tensor is null, or lives and has as many bytes.
+        // SAFETY: the tensor is null, or live; its data has the size that it returns.
         unsafe {
             let (data, size) =
                 (crate::accessors::TfLiteTensorData(output), crate::accessors::TfLiteTensorByteSize(output));

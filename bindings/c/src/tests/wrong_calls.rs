@@ -118,7 +118,7 @@ fn indices_and_sizes_are_checked() {
     }
     assert!(TfLiteInterpreterGetTensor(it, 5).is_null() && TfLiteInterpreterGetTensor(it, -1).is_null());
     let input = TfLiteInterpreterGetInputTensor(it, 0);
-    // SAFETY: the tensor lives; shapes are null or have the length; buffers have the size.
+    // SAFETY: the tensor is live; shapes are null or have the length; buffers have the size.
     unsafe {
         assert_eq!((TfLiteTensorDim(input, 1), TfLiteTensorDim(input, -1)), (-1, -1));
         assert_eq!(TfLiteInterpreterResizeInputTensor(it, 0, null(), 1), ERROR);

@@ -246,7 +246,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: `new` created it with `Box::into_raw`, and no kernel holds it any more.
+        // SAFETY: `new` created it with `Box::into_raw`, and no kernel holds it.
         drop(unsafe { Box::from_raw(self.context) });
     }
 }

@@ -1,7 +1,7 @@
 //! Special values: NaN, infinities, denormals, zeros of either sign, and the ends of a type's range.
 //!
 //! [`Value::demanded`](crate::compare::Value::demanded) determines which arithmetic must handle a class. A case
-//! contains one class only, so that an exempt class does not hide errors in another one.
+//! contains one class only, so that a class that is not compared does not hide errors in another one.
 //!
 //! The maximum of NaN and a number depends on their order: LiteRT's own kernels use comparisons, and a comparison with
 //! NaN is false. Whether an op with a fused activation propagates infinity is not tested: LiteRT's own kernels clamp to

@@ -9,7 +9,7 @@
 //! - sines need a range reduction;
 //! - a vector next to a square matrix, or a kernel with equal width and number of channels, can be applied along the
 //!   wrong dimension without a shape error;
-//! - errors in the distribution of random numbers show only in thousands of them.
+//! - errors in the distribution of random numbers are visible only in thousands of them.
 
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::ops::conv_2d::Conv2DParams;

@@ -20,7 +20,7 @@ fn add(a: usize, b: usize, out: usize) -> Node {
     Node::new(BuiltinOp::ADD, 1, AddParams::default(), [Some(id(a)), Some(id(b))], [id(out)])
 }
 
-/// `sum = (x + c) + c`, beside it a custom op, a variable and a signature.
+/// `sum = (x + c) + c`, and a custom op, a variable and a signature.
 fn draft() -> ModelDraft {
     let float = |name| Tensor::new(name, TensorType::Float32, [2]);
     let constant = Tensor { data: Some(8..16), ..float("c") };

@@ -13,7 +13,7 @@ pub(crate) trait QuantizedElement: Element + Into<i32> {
     /// Maximum.
     const MAX: i32;
 
-    /// Clamps `value` to `low..=high`. `high` must be in the range of the type, and wins if it is below `low`.
+    /// Clamps `value` to `low..=high`. `high` must be in the range of the type, and applies if it is below `low`.
     fn clamped(value: i32, low: i32, high: i32) -> Self;
 }
 

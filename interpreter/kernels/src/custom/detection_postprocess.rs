@@ -22,7 +22,7 @@ struct Params {
     detections: usize,
     /// Number of classes to report per box. Each one takes a place in the outputs.
     classes_per_detection: usize,
-    /// Suppress overlaps per class; otherwise a box is judged by its best class only.
+    /// Whether overlaps are suppressed per class. Otherwise only the best class of each box counts.
     per_class: bool,
     /// Maximum number of boxes to keep per class.
     detections_per_class: usize,

@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn tiny_scales_with_huge_biases() {
-        // Channels that training silenced: 2^30 steps of 4.3e-9 are 4.6.
+        // Channels whose weights are all near zero: 2^30 steps of 4.3e-9 are 4.6.
         let channels = 40;
         let input = T::new(&[1, 1, 2, 4], &[-128i8; 8]).quantized(0.5, -128);
         let filter = T::new(&[channels, 1, 1, 4], &vec![1i8; 4 * channels]);

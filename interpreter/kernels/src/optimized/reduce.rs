@@ -195,7 +195,7 @@ impl Folding {
                 Part { nest: self.nest.clone(), rows: self.rows, start: 0, first: 0, outputs: self.outputs };
             return f(&whole);
         };
-        // Outputs are dense, so each iteration of the cut makes as many outputs as its step.
+        // Outputs are dense, so the number of outputs of an iteration of the cut is its step.
         let [from, to] = cut.step.map(isize::cast_unsigned);
         let mut piece = chunk_len(par, cut.count, self.elements / cut.count);
         if to == 1 {
@@ -211,7 +211,7 @@ impl Folding {
 }
 
 impl Part {
-    /// Folds the input into `out`: runs of elements that reduce to one by `run`, others by `f`.
+    /// Folds the input into `out`: `run` folds runs of elements that reduce to one, `f` folds single elements.
     fn fold<T: Copy, F: Fold<T>>(
         &self,
         isa: Isa,

@@ -31,7 +31,7 @@ fn is_number<K: PartialOrd>(key: &K) -> bool {
     key.partial_cmp(key).is_some()
 }
 
-/// The first of equal elements wins; a NaN wins only over other NaNs.
+/// The first of equal elements is returned; a NaN only if all elements are NaN.
 fn search<T: Element, K: PartialOrd + 'static>(
     cx: &mut PrepareContext<'_>,
     largest: bool,

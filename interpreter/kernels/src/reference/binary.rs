@@ -202,7 +202,7 @@ fn bounds<T: Number>(activation: Activation) -> Result<(T, T)> {
     Ok((bound(low, T::LOWEST), bound(high, T::HIGHEST)))
 }
 
-/// The upper bound wins if the bounds are reversed. NaN stays NaN.
+/// The upper bound applies if the bounds are reversed. NaN stays NaN.
 fn clamp<T: Number>(value: T, (low, high): (T, T)) -> T {
     let value = if value < low { low } else { value };
     if value > high { high } else { value }

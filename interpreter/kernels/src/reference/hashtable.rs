@@ -68,7 +68,7 @@ fn find(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
-/// Fills the table unless it is filled. The first of several values for a key wins.
+/// Fills the table unless it is filled. The first of several values for a key is kept.
 fn import(cx: &mut InvokeContext<'_>) -> Result<()> {
     if table(cx)?.filled {
         return Ok(());

@@ -46,7 +46,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
-/// Looks up strings; a missing key gives an empty string.
+/// Looks up strings; the result for a missing key is an empty string.
 fn strings(cx: &mut InvokeContext<'_>) -> Result<()> {
     let (lookups, keys, values) = (cx.input::<i32>(0)?, cx.input::<i32>(1)?, cx.strings(2)?);
     let hits = cx.output::<u8>(1)?;

@@ -206,7 +206,7 @@ fn holds(direction: ComparisonDirection, order: Option<Ordering>) -> Bool {
     })
 }
 
-/// The upper bound wins if the bounds are reversed.
+/// The upper bound applies if the bounds are reversed.
 fn clamp(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     fn on<T: Number>(cx: &mut PrepareContext<'_>, _: PhantomData<T>) -> Result<Invoke> {
         let shape = cx.output(0)?.shape();

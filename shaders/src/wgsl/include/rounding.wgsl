@@ -1,4 +1,4 @@
-// More of TFLite's fixed-point arithmetic, beside fixed_multiply.
+// More of TFLite's fixed-point arithmetic, in addition to fixed_multiply.
 
 // The 64-bit product, the high half first.
 fn long_product(a: u32, b: u32) -> vec2<u32> {

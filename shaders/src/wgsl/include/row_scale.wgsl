@@ -1,6 +1,6 @@
 // The scale with which floats are quantized to 8-bit integers, as CPUs compute it: in single precision, except the zero
-// point, which is computed in double precision. With include/exact.wgsl, divide_exact.wgsl and, for zero points,
-// fixed_wide.wgsl.
+// point, which is computed in double precision. Requires include/exact.wgsl, divide_exact.wgsl and, for zero
+// points, fixed_wide.wgsl.
 
 #if ASYMMETRIC
 // Whether a is larger, for unsigned values.

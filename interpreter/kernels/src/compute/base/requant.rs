@@ -244,7 +244,7 @@ pub(crate) struct FloatPart {
     pub(crate) row_scales: *const f32,
     pub(crate) row_zero_points: *const i32,
     pub(crate) row_step: usize,
-    /// As many elements as the panel is wide.
+    /// One element per column of the panel.
     pub(crate) scales: *const f32,
     pub(crate) totals: *const i32,
     pub(crate) bias: *const f32,

@@ -692,7 +692,7 @@ impl<T: bytemuck::Pod + Sync> WindowRows<'_, T> {
         let Some(&zero) = self.blank.first().filter(|_| len > 0) else { return };
         let to = &mut to[at..];
         if const { size_of::<T>() == 1 } && len <= STEP && to.len() >= STEP {
-            // SAFETY: the slice has as many elements.
+            // SAFETY: the slice has at least `STEP` elements.
             unsafe { to.as_mut_ptr().cast::<[T; STEP]>().write_unaligned([zero; STEP]) };
         } else {
             to[..len].fill(zero);

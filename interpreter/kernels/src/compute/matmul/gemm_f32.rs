@@ -19,7 +19,7 @@ pub(crate) struct PanelF32 {
     pub(crate) len: usize,
     /// `segments * len` groups of vectors, each of the panel's width.
     pub(crate) packed: *const f32,
-    /// As many elements as the panel is wide.
+    /// One element per column of the panel.
     pub(crate) bias: *const f32,
     /// The panel's columns of the first output row.
     pub(crate) out: *mut f32,

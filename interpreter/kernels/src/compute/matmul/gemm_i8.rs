@@ -26,7 +26,7 @@ pub(crate) struct PanelI8 {
     pub(crate) flip: bool,
     /// For each segment, for each group of elements (missing ones are zero): `[column][depth]`.
     pub(crate) packed: *const i8,
-    /// As many elements as the panel is wide, with the contribution of the activations' zero point.
+    /// One element per column of the panel, with the contribution of the activations' zero point.
     pub(crate) bias: *const i32,
     /// Zero point of the weights, and zero point of the activations, for the correction of each row.
     pub(crate) weight_zero: i32,
@@ -277,7 +277,7 @@ unsafe fn step<D: Product8, const MR: usize, const NV: usize>(
     }
 }
 
-/// Loads the activations of accumulator `i`. The partner of an odd last row is that row itself.
+/// Loads the activations of accumulator `i`. An odd last row is paired with itself.
 #[inline(always)]
 unsafe fn activations<D: Product8, const MR: usize>(
     row: &[*const u8; MR],

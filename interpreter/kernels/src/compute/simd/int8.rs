@@ -33,7 +33,7 @@ pub(crate) trait Dot8: Copy + 'static {
     const PIXELS: usize = 4;
 
     unsafe fn zero() -> Self::Acc;
-    /// `flip` is true for bytes of the other domain.
+    /// Returns the mask for bytes of the other domain if `flip` is true, and of the own domain otherwise.
     unsafe fn flip(flip: bool) -> Self::Flip;
     /// Loads weights `[column][4]`.
     unsafe fn b(p: *const i8) -> Self::B;

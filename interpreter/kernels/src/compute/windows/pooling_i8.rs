@@ -134,7 +134,7 @@ impl Limits {
 struct Windows<'a> {
     /// The input, beginning at the first tap of the first window.
     input: &'a [u8],
-    /// Elements from tap to tap.
+    /// Elements between vertical and between horizontal neighbours among the taps.
     down: usize,
     across: usize,
     taps: [usize; 2],
@@ -160,7 +160,7 @@ impl Windows<'_> {
         }
     }
 
-    /// Computes at least `N` bytes, `N` at a time. The last ones may overlap those before.
+    /// Computes at least `N` bytes, `N` at a time. The last `N` may overlap the bytes before them.
     #[inline(always)]
     fn pool<const N: usize>(&self, kind: Pool, out: &mut [u8]) {
         let mut first = 0;
