@@ -26,6 +26,9 @@ impl<'a> OpSignature<'a> {
 }
 
 /// Returns the cost of `node` with the shapes that its file declares; for custom ops only their bytes are counted.
+///
+/// # Panics
+/// If a tensor of `node`, which must be one of `subgraph`'s, is not in `subgraph`.
 pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
     let signature = OpSignature::of(subgraph, node);
     let definition = node.op().builtin().and_then(ops::definition);
@@ -33,6 +36,9 @@ pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
 }
 
 /// Returns the lowest version of its op that expresses `node`; custom ops and ops without a definition keep theirs.
+///
+/// # Panics
+/// As [`cost`].
 pub fn min_version(subgraph: &Subgraph, node: &Node) -> u32 {
     match node.op().builtin().and_then(ops::definition) {
         Some(definition) => (definition.min_version)(&OpSignature::of(subgraph, node)),
