@@ -1,6 +1,6 @@
 //! Helpers for tests of the primitives.
 
-use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::matmul::geometry::ConvGeometry;
 
 /// A small deterministic generator (xorshift64*).
 pub(crate) struct Rng(u64);

@@ -12,9 +12,10 @@ use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
 use crate::compute::base::requant::{ByteQuant, FloatPart, OutputQuant, Requant};
-use crate::compute::matmul::conv::{ConvGeometry, ConvPlan, Filter, Reading};
+use crate::compute::matmul::conv::ConvPlan;
 use crate::compute::matmul::gemm::{DenseRows, GemmPlan};
 use crate::compute::matmul::gemm_i8::{Kernels, Out, PanelI8, TileFn};
+use crate::compute::matmul::geometry::{ConvGeometry, Filter, Reading};
 use crate::compute::matmul::tiles::{self, Extent, Panels, TileKernel, Tiling};
 
 /// Destination of an 8-bit product.

@@ -6,5 +6,6 @@ mod copies;
 pub(super) mod gemm;
 pub(super) mod gemm_f32;
 pub(super) mod gemm_i8;
+pub(super) mod geometry;
 pub(super) mod sparse;
 pub(super) mod tiles;

@@ -13,7 +13,7 @@ use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Bytes;
 use crate::compute::base::isa::Isa;
 use crate::compute::base::requant::{ByteQuant, OutputQuant, Requant, RequantPart};
-use crate::compute::matmul::conv::{Checked, ConvGeometry, DepthwiseFilter};
+use crate::compute::matmul::geometry::{Checked, ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 #[cfg(target_arch = "x86_64")]

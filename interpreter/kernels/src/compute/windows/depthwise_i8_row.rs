@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use crate::compute::base::buffer::SharedMut;
-use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::matmul::geometry::ConvGeometry;
 use crate::compute::windows::depthwise_i8_wide::{BLOCK, Lines, Wide, finish, interleave};
 
 /// A range of output rows.

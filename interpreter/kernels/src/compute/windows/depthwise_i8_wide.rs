@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 use crate::compute::base::buffer::AlignedVec;
 use crate::compute::base::error::{Result, product};
 use crate::compute::base::requant::{OutputQuant, Records, Requant, RequantPart};
-use crate::compute::matmul::conv::{ConvGeometry, DepthwiseFilter};
+use crate::compute::matmul::geometry::{ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::scaled;
 
 /// Bytes of a block.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::requant::RequantPart;
-use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::matmul::geometry::ConvGeometry;
 use crate::compute::windows::depthwise_i8_wide::{BLOCK, KEPT, Lines, Wide, finish};
 
 /// Number of neighbouring pixels that are computed at a time.

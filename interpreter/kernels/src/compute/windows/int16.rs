@@ -11,7 +11,7 @@ use crate::compute::base::buffer::{AlignedVec, SharedMut};
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
 use crate::compute::base::requant::{Multiplier, Ties};
-use crate::compute::matmul::conv::ConvGeometry;
+use crate::compute::matmul::geometry::ConvGeometry;
 use crate::compute::simd::{Simd, SimdTask, dispatch};
 use crate::compute::threads::share::{chunk_len, threads_for};
 

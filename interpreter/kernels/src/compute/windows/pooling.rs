@@ -8,7 +8,7 @@ use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
-use crate::compute::matmul::conv::{Checked, ConvGeometry};
+use crate::compute::matmul::geometry::{Checked, ConvGeometry};
 use crate::compute::simd::{Simd, SimdTask, dispatch};
 use crate::compute::threads::share::threads_for;
 

@@ -7,7 +7,7 @@ use delegraph_core::kernel::Parallel;
 use crate::compute::base::buffer::SharedMut;
 use crate::compute::base::error::{ComputeError, Result, check_len, product};
 use crate::compute::base::isa::Isa;
-use crate::compute::matmul::conv::{Checked, ConvGeometry};
+use crate::compute::matmul::geometry::{Checked, ConvGeometry};
 use crate::compute::simd::{Simd, SimdTask, dispatch};
 use crate::compute::threads::share::{chunk_len, threads_for};
 use crate::compute::windows::pooling::Pool;
