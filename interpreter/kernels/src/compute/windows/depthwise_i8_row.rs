@@ -121,16 +121,17 @@ impl Rows<'_> {
     #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
     pub(super) unsafe fn run(self) {
         let (wide, geo, channels) = (self.wide, self.geo, self.wide.channels);
-        if !wide.turned && wide.window[1] <= SHORT {
+        if !wide.turned && wide.window[1] <= SHORT && (2..=7).contains(&wide.window[0]) {
             // SAFETY: the caller meets the contract of this function.
-            match wide.window[0] {
-                2 => return unsafe { self.run_short::<2>() },
-                3 => return unsafe { self.run_short::<3>() },
-                4 => return unsafe { self.run_short::<4>() },
-                5 => return unsafe { self.run_short::<5>() },
-                6 | 7 => return unsafe { self.run_short::<7>() },
-                _ => {}
-            }
+            return unsafe {
+                match wide.window[0] {
+                    2 => self.run_short::<2>(),
+                    3 => self.run_short::<3>(),
+                    4 => self.run_short::<4>(),
+                    5 => self.run_short::<5>(),
+                    _ => self.run_short::<7>(),
+                }
+            };
         }
         let (line, stride) = (geo.input[1] * channels, geo.stride[1]);
         // Bytes of an output row with the pixels that are dropped.
