@@ -580,8 +580,8 @@ dg_status dg_buffer_read(const dg_buffer *buffer, void *data, size_t bytes);
 // `DG_INVALID_ARGUMENT` if there is no such input, or the buffer does not have its size.
 dg_status dg_interpreter_set_input_buffer(dg_interpreter *interpreter, size_t input, const dg_buffer *buffer);
 
-// Copies an output to a buffer at the end of every following run: on the device if a delegate kept it there. Null, or
-// a resize to another size, ends this.
+// Copies an output to a buffer at the end of every following run: on the device if a delegate kept it there. A null
+// buffer, or a resize to another size, ends the copying.
 //
 // `DG_INVALID_ARGUMENT` if there is no such output, or the buffer does not have its size.
 dg_status dg_interpreter_set_output_buffer(dg_interpreter *interpreter, size_t output, const dg_buffer *buffer);
