@@ -316,9 +316,8 @@ fn operands_that_do_not_fit_are_errors() {
     assert!(gemm.run_sums(1, &[0; 3], &mut [0; 3], &mut [0; 1000], &Serial).is_err());
 }
 
-/// A random depthwise layer on every instruction set.
-fn check_depthwise(rng: &mut Rng, pool: &ThreadPool, filter: DepthwiseFilter, round: usize) {
-    let DepthwiseFilter { channels, window } = filter;
+/// A random depthwise layer.
+fn depthwise(rng: &mut Rng, DepthwiseFilter { channels, window }: DepthwiseFilter) -> Layer {
     let geo = random_geometry(rng, channels, window);
     // As a grouped convolution, whose filter has the output channel first.
     let grouped = Filter {
@@ -328,8 +327,13 @@ fn check_depthwise(rng: &mut Rng, pool: &ThreadPool, filter: DepthwiseFilter, ro
         in_channels: 1,
         groups: channels,
     };
-    let l = Layer::random(rng, geo, grouped);
-    let taps = window[0] * window[1];
+    Layer::random(rng, geo, grouped)
+}
+
+/// A depthwise layer on every instruction set.
+fn check_depthwise(l: &Layer, pool: &ThreadPool, round: usize) {
+    let (geo, channels, window) = (l.geo, l.filter.out_channels, [l.filter.height, l.filter.width]);
+    let (filter, taps) = (DepthwiseFilter { channels, window }, window[0] * window[1]);
     let weights: Vec<u8> = pairs(taps, channels).map(|(t, c)| l.weights[c * taps + t]).collect();
     let expected = l.scale(&l.sums());
     for &isa in Isa::available() {
@@ -353,7 +357,7 @@ fn depthwise_convolutions_of_every_kind() {
         let channels = if rng.range(0, 4) == 0 { 1 } else { rng.range(1, 50) };
         let square = rng.range(1, 5);
         let window = if rng.range(0, 1) == 0 { [square, square] } else { [rng.range(1, 9), rng.range(1, 7)] };
-        check_depthwise(&mut rng, &pool, DepthwiseFilter { channels, window }, round);
+        check_depthwise(&depthwise(&mut rng, DepthwiseFilter { channels, window }), &pool, round);
     }
 }
 
@@ -364,7 +368,7 @@ fn depthwise_convolutions_of_single_rows() {
     for round in 0..150 {
         let channels = rng.range(1, [20, 200][round % 2]);
         let filter = DepthwiseFilter { channels, window: [1, rng.range(1, 12)] };
-        check_depthwise(&mut rng, &pool, filter, round);
+        check_depthwise(&depthwise(&mut rng, filter), &pool, round);
     }
 }
 
@@ -375,6 +379,24 @@ fn depthwise_convolutions_of_many_channels() {
     for round in 0..60 {
         let channels = rng.range(32, 200);
         let window = [rng.range(1, 6), if rng.range(0, 1) == 0 { 3 } else { 5 }];
-        check_depthwise(&mut rng, &pool, DepthwiseFilter { channels, window }, round);
+        check_depthwise(&depthwise(&mut rng, DepthwiseFilter { channels, window }), &pool, round);
+    }
+}
+
+#[test]
+fn depthwise_weights_at_the_other_end_of_the_range_than_their_zero_point() {
+    let mut rng = Rng::new(16);
+    let pool = ThreadPool::new(3);
+    for round in 0..80 {
+        let channels = rng.range(1, [20, 200][round % 2]);
+        let filter = DepthwiseFilter { channels, window: [rng.range(1, 5), rng.range(1, 5)] };
+        let mut l = depthwise(&mut rng, filter);
+        // Minus the zero point, these are 255 or -255.
+        let signed = l.weight_quant.signed;
+        let (low, high) = if signed { (i32::from(i8::MIN), i32::from(i8::MAX)) } else { (0, 255) };
+        let (zero_point, byte) = if round % 4 < 2 { (low, high) } else { (high, low) };
+        l.weight_quant = ByteQuant { signed, zero_point };
+        l.weights.iter_mut().step_by(3).for_each(|w| *w = byte as u8);
+        check_depthwise(&l, &pool, round);
     }
 }

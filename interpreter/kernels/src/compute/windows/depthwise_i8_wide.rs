@@ -124,7 +124,7 @@ pub(super) struct Wide {
 
 impl Wide {
     /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`. `None` if the window or the output is
-    /// not supported.
+    /// not supported, or a weight is 255, which is not the sum of two bytes.
     pub(super) fn pack(
         order: Order,
         filter: &DepthwiseFilter,
@@ -148,6 +148,9 @@ impl Wide {
         let all =
             (0..height).flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| (y, x, c))));
         let double = all.clone().any(|(y, x, c)| i8::try_from(weight(y, x, c)).is_err());
+        if double && all.clone().any(|(y, x, c)| weight(y, x, c) > 2 * i32::from(i8::MAX)) {
+            return Ok(None);
+        }
         let sets = 1 + usize::from(double);
         let len = product("weights", &[blocks, quads, padded, sets, BLOCK, 4])?;
         let mut weights = AlignedVec::<i8>::zeroed(len)?;
