@@ -83,14 +83,7 @@ impl Chain {
         let mut draw = Draw::new(seed, "chain", index);
         let bases = bases(seed);
         let count = 2 + draw.below(5);
-        let mut builder = Builder {
-            graph: SubgraphBuilder::new("main"),
-            ids: Vec::new(),
-            values: Vec::new(),
-            read: Vec::new(),
-            inputs: Vec::new(),
-            stages: Vec::new(),
-        };
+        let mut builder = Builder::empty();
         for _ in 0..TRIES * count {
             if builder.stages.len() == count {
                 break;
@@ -113,15 +106,23 @@ impl Chain {
         [got, want]: [&Computed; 2],
         steps: u32,
     ) -> Result<Option<Deviation>, Error> {
-        if self.case.deviation(got, want, steps)?.is_none() {
+        let deviation = self.case.deviation(got, want, steps);
+        if matches!(deviation, Ok(None)) {
             return Ok(None);
         }
-        let allowed = self.amplified()?;
+        let amplified = self.amplified()?;
+        let allowed = amplified.get(i).ok_or_else(|| Error::mismatch("an unknown output"))?;
+        let Some(allowed) = allowed else {
+            let alike = (got.ty, got.shape.rank()) == (want.ty, want.shape.rank());
+            return if alike { Ok(None) } else { deviation };
+        };
+        deviation?;
         let (Some(g), Some(w)) = (numbers(got.ty, &got.bytes), numbers(want.ty, &want.bytes)) else {
             return Err(Error::mismatch("not numbers"));
         };
-        let allowed = allowed.get(i).filter(|a| a.len() == g.len());
-        let allowed = allowed.ok_or_else(|| Error::mismatch("an output of other elements"))?;
+        if allowed.len() != g.len() {
+            return Err(Error::mismatch("an output of other elements"));
+        }
         let excused =
             |((&g, &w), &allowed): ((&f64, &f64), &f64)| if (g - w).abs() <= allowed { w } else { g };
         let left: Vec<f64> = g.iter().zip(&w).zip(allowed).map(excused).collect();
@@ -130,20 +131,25 @@ impl Chain {
         Ok(Deviation::of(got.ty, &left, &w, tolerance))
     }
 
-    /// Returns the change of each element of each output by errors of the nodes.
-    fn amplified(&self) -> Result<Vec<Vec<f64>>, Error> {
+    /// Returns the change of each element of each output by errors of the nodes. `None` if they change the number of
+    /// elements, for example of WHERE after a hash of floats.
+    fn amplified(&self) -> Result<Vec<Option<Vec<f64>>>, Error> {
         let exact = self.run(None)?;
-        let mut allowed: Vec<Vec<f64>> = exact.iter().map(|v| vec![0.0; v.len()]).collect();
+        let mut amplified: Vec<Option<Vec<f64>>> = exact.iter().map(|v| Some(vec![0.0; v.len()])).collect();
         for run in 0..RUNS {
             let changed = self.run(Some(&mut SplitMix64::new(0, run, 0)))?;
-            for ((allowed, exact), changed) in allowed.iter_mut().zip(&exact).zip(changed) {
+            for ((amplified, exact), changed) in amplified.iter_mut().zip(&exact).zip(changed) {
+                let Some(allowed) = amplified.as_mut().filter(|_| changed.len() == exact.len()) else {
+                    *amplified = None;
+                    continue;
+                };
                 for ((allowed, exact), changed) in allowed.iter_mut().zip(exact).zip(changed) {
                     let change = MARGIN * (changed - exact).abs();
                     *allowed = if change.is_nan() { f64::INFINITY } else { allowed.max(change) };
                 }
             }
         }
-        Ok(allowed)
+        Ok(amplified)
     }
 
     /// Runs node by node, and returns the outputs; adds errors if `errors` is set.
@@ -170,6 +176,8 @@ impl Stage {
         for (operand, read) in case.inputs.iter_mut().zip(&self.reads) {
             if let (Some(operand), Some(value)) = (operand, read.and_then(|i| values.get(i))) {
                 *operand = operand.clone().bytes(value.bytes.clone());
+                // Errors may change the number of elements.
+                operand.shape = value.shape.clone();
             }
         }
         let outputs = case.run(case.build()?, ReferenceOpResolver::new())?;
@@ -248,6 +256,17 @@ impl Value {
 }
 
 impl Builder {
+    fn empty() -> Self {
+        Builder {
+            graph: SubgraphBuilder::new("main"),
+            ids: Vec::new(),
+            values: Vec::new(),
+            read: Vec::new(),
+            inputs: Vec::new(),
+            stages: Vec::new(),
+        }
+    }
+
     /// Adds the node of a case if it fits and runs.
     fn add(&mut self, base: &Case, draw: &mut Draw) -> Option<()> {
         // Constants of other types may be packed weights.
@@ -426,6 +445,7 @@ fn computes(model: &Model) -> bool {
 mod tests {
     use delegraph_interpreter::BuiltinOpResolver;
 
+    use super::super::Output;
     use super::*;
 
     #[test]
@@ -451,5 +471,29 @@ mod tests {
             }
         }
         assert!(refuted > chains.len(), "{refuted} wrong outputs deviate");
+    }
+
+    #[test]
+    fn errors_change_the_number_of_elements() {
+        // An error of the hyperbolic tangent of 0 is found by WHERE.
+        let case = |op| Case::new(op, Params::None, [given(&[2], &[0f32, 1.0])]);
+        let bases = [case(Op::TANH), case(Op::WHERE).outputs([Output::new(Int64, &[1, 1])])];
+        let graph = |seed: u64| {
+            let mut draw = Draw::new(seed, "chain", 0);
+            let mut builder = Builder::empty();
+            bases.iter().try_for_each(|base| builder.add(base, &mut draw))?;
+            builder.finish(seed, 0, &mut draw)
+        };
+        let chain = (0..20).filter_map(graph).find(|chain| chain.stages[1].reads == [Some(1)]).unwrap();
+        let i = chain.outputs.len() - 1;
+        let output = |shape: &[usize], elements: &[i64]| Computed {
+            ty: Int64,
+            shape: Shape::new(shape),
+            quantized: false,
+            bytes: elements.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        };
+        let [one, two, flat] = [output(&[1, 1], &[1]), output(&[2, 1], &[0, 1]), output(&[2], &[0, 1])];
+        assert_eq!(chain.deviation(i, [&one, &two], 0).unwrap(), None);
+        assert!(chain.deviation(i, [&one, &flat], 0).is_err());
     }
 }
