@@ -123,8 +123,10 @@ impl Chain {
         if allowed.len() != g.len() {
             return Err(Error::mismatch("an output of other elements"));
         }
-        let excused =
-            |((&g, &w), &allowed): ((&f64, &f64), &f64)| if (g - w).abs() <= allowed { w } else { g };
+        let excused = |((&g, &w), &allowed): ((&f64, &f64), &f64)| {
+            // NaN and infinities have no distance.
+            if allowed == f64::INFINITY || (g - w).abs() <= allowed { w } else { g }
+        };
         let left: Vec<f64> = g.iter().zip(&w).zip(allowed).map(excused).collect();
         let mut tolerance = Tolerance::of(got.ty, want.quantized);
         tolerance.quantum = tolerance.quantum.min(steps);
@@ -196,10 +198,14 @@ impl Value {
     fn disturb(&mut self, errors: &mut SplitMix64) {
         if self.ty == Float32 {
             let floats = self.bytes.as_chunks_mut::<4>().0;
-            let largest = floats.iter().fold(0f32, |m, v| m.max(f32::from_le_bytes(*v).abs()));
+            let largest = f64::from(floats.iter().fold(0f32, |m, v| m.max(f32::from_le_bytes(*v).abs())));
+            // A number that is within the error of 0 may also be 0, whose quotients are not finite.
+            let zeros = errors.draw().is_multiple_of(2);
             for float in floats {
-                let error = FLOAT_ERROR * f64::from(largest) * f64::from(errors.draw_f32());
-                *float = ((f64::from(f32::from_le_bytes(*float)) + error) as f32).to_le_bytes();
+                let value = f64::from(f32::from_le_bytes(*float));
+                let error = FLOAT_ERROR * largest * f64::from(errors.draw_f32());
+                let zero = zeros && value.abs() <= FLOAT_ERROR * largest;
+                *float = (if zero { 0.0 } else { (value + error) as f32 }).to_le_bytes();
             }
             return;
         }
