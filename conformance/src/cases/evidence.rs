@@ -2,7 +2,7 @@
 //!
 //! - the distance of both from real numbers;
 //! - whether all differing elements depend on NaN, infinities or overflows, or are shifted by more bits than they have;
-//! - whether operands with different last bits result in the other output;
+//! - whether operands with different last bits result in the other output, or in differences as large;
 //! - whether the difference is a rounding error of sums that an activation clamps.
 
 use delegraph_core::ops::ParamValue;
@@ -158,6 +158,46 @@ impl Case {
         self.is_single() && hybrid && (1..=TRIES).any(|seed| agrees(seed).is_some())
     }
 
+    /// Returns whether operands that differ by a few units in the last place change all these elements of output `i` of a
+    /// recurrent layer by at least a quarter of their difference between two variants: the layer amplifies rounding
+    /// errors from step to step. Outputs count across all steps.
+    pub fn amplifies_roundings(&self, i: usize, outputs: [&Computed; 2], at: &[usize]) -> bool {
+        const RUNS: u64 = 16;
+        const MARGIN: f64 = 4.0;
+        let run = |seed: Option<u64>| {
+            let mut case = self.clone();
+            if let Some(seed) = seed {
+                case.inputs.iter_mut().flatten().for_each(|operand| operand.nudge(seed));
+            }
+            let outputs = case.run(case.build().ok()?, ReferenceOpResolver::new()).ok()?;
+            let output = outputs.into_iter().nth(i)?;
+            numbers(output.ty, &output.bytes)
+        };
+        let amplifies = || {
+            let exact = run(None)?;
+            let changed: Vec<Vec<f64>> = (1..=RUNS).map(|seed| run(Some(seed))).collect::<Option<_>>()?;
+            let [here, there] = outputs.map(|output| numbers(output.ty, &output.bytes));
+            let (here, there) = (here?, there?);
+            let within = |&at: &usize| {
+                let (exact, off) = (exact.get(at)?, (here.get(at)? - there.get(at)?).abs());
+                let change = |run: &Vec<f64>| run.get(at).map_or(0.0, |v| (v - exact).abs());
+                Some(off <= MARGIN * changed.iter().map(change).fold(0.0, f64::max))
+            };
+            Some(at.iter().all(|at| within(at) == Some(true)))
+        };
+        let recurrent = matches!(
+            self.op,
+            Op::LSTM
+                | Op::UNIDIRECTIONAL_SEQUENCE_LSTM
+                | Op::BIDIRECTIONAL_SEQUENCE_LSTM
+                | Op::RNN
+                | Op::UNIDIRECTIONAL_SEQUENCE_RNN
+                | Op::BIDIRECTIONAL_SEQUENCE_RNN
+                | Op::SVDF
+        );
+        self.is_single() && recurrent && amplifies() == Some(true)
+    }
+
     /// Returns the case without its fused activation, if the op has one.
     fn without_activation(&self) -> Option<Case> {
         let mut case = self.clone();
@@ -246,6 +286,29 @@ mod tests {
             |value: f32| Computed { quantized: false, ..output(Float32, &[1, 1], &value.to_le_bytes()) };
         assert!(case.within_roundings(0, &output(63.0)) && case.within_roundings(0, &output(64.0)));
         assert!(!case.within_roundings(0, &output(65.0)));
+    }
+
+    #[test]
+    fn rounding_errors_that_grow_from_step_to_step() {
+        use delegraph_core::ops::rnn::SequenceRnnParams;
+        // Each step multiplies the state by 8.
+        let params =
+            SequenceRnnParams::default().time_major(true).fused_activation_function(Activation::None);
+        let case = |op, shape: &[usize]| {
+            let one = |value: f32| given(&[1, 1], &[value]).constant();
+            let bias = given(&[1], &[0f32]).constant();
+            let state = x(Float32, &[1, 1]).variable();
+            Case::new(op, params.clone(), [x(Float32, shape), one(1.0), one(8.0), bias, state])
+        };
+        let case = case(Op::UNIDIRECTIONAL_SEQUENCE_RNN, &[6, 1, 1]);
+        let outputs = case.run(case.build().unwrap(), ReferenceOpResolver::new()).unwrap();
+        let right = outputs.first().unwrap();
+        let moved = |factor: f32| {
+            let moved = right.bytes.as_chunks::<4>().0.iter().map(|v| f32::from_le_bytes(*v) * factor);
+            Computed { bytes: moved.flat_map(f32::to_le_bytes).collect(), ..right.clone() }
+        };
+        assert!(case.amplifies_roundings(0, [right, &moved(1.0 + 4.0 * f32::EPSILON)], &[5]));
+        assert!(!case.amplifies_roundings(0, [right, &moved(1.001)], &[5]));
     }
 
     #[test]
