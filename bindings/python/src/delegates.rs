@@ -1,5 +1,8 @@
 //! Delegates that Python code names, loads or implements.
 
+#[cfg(unix)]
+use std::sync::{Mutex, PoisonError};
+
 use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph::core::ops::{self, ParamValue};
 use delegraph::core::{Error, NodeId};
@@ -9,6 +12,8 @@ use delegraph::delegate_api::{
     VersionTable,
 };
 use delegraph::delegate_wgpu::{AdapterChoice, Precision, WgpuDelegate, WgpuOptions, adapters};
+#[cfg(unix)]
+use delegraph::litert::{ExternalDelegate, ExternalLibrary};
 use delegraph::{Result, TensorType};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -28,8 +33,9 @@ pub(crate) struct Delegate {
 enum Source {
     Wgpu(Box<WgpuDelegate>),
     Plugin(PluginLibrary, PluginOptions),
+    /// With the delegate that was created when the library was loaded, for the first interpreter.
     #[cfg(unix)]
-    Litert(delegraph::litert::ExternalLibrary, PluginOptions),
+    Litert(ExternalLibrary, PluginOptions, Mutex<Option<ExternalDelegate>>),
     Python {
         object: Py<PyAny>,
         name: String,
@@ -46,7 +52,7 @@ impl Delegate {
             Source::Wgpu(delegate) => delegate_api::Delegate::name(&**delegate).to_owned(),
             Source::Plugin(library, _) => library.path().display().to_string(),
             #[cfg(unix)]
-            Source::Litert(library, _) => library.path().display().to_string(),
+            Source::Litert(library, ..) => library.path().display().to_string(),
             Source::Python { name, .. } => name.clone(),
         }
     }
@@ -66,7 +72,13 @@ impl Delegate {
             Source::Wgpu(delegate) => Box::new((**delegate).clone()),
             Source::Plugin(library, options) => Box::new(library.delegate(options).map_err(Error::external)?),
             #[cfg(unix)]
-            Source::Litert(library, options) => Box::new(library.delegate(options).map_err(Error::external)?),
+            Source::Litert(library, options, first) => {
+                let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+                Box::new(match first {
+                    Some(delegate) => delegate,
+                    None => library.delegate(options).map_err(Error::external)?,
+                })
+            }
             Source::Python { object, name, custom_ops } => {
                 let builtins = ops::DEFS.iter().map(|def| (def.op, u32::MAX));
                 let table: VersionTable = builtins.collect();
@@ -128,9 +140,9 @@ pub(crate) fn plugin_delegate(path: &str, options: Vec<(String, String)>) -> PyR
 pub(crate) fn litert_delegate(path: &str, options: Vec<(String, String)>) -> PyResult<Delegate> {
     let options = library_options(path, options)?;
     // SAFETY: as in `plugin_delegate`.
-    let library = unsafe { delegraph::litert::ExternalLibrary::open(path) }.map_err(library_error)?;
-    drop(library.delegate(&options).map_err(library_error)?);
-    Ok(Delegate { source: Source::Litert(library, options) })
+    let library = unsafe { ExternalLibrary::open(path) }.map_err(library_error)?;
+    let first = Mutex::new(Some(library.delegate(&options).map_err(library_error)?));
+    Ok(Delegate { source: Source::Litert(library, options, first) })
 }
 
 /// Loads a LiteRT delegate from a shared library.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Union
 
 from . import _native
+
+if TYPE_CHECKING:
+    import ctypes
 
 NAMES = "cpu, reference, wgpu[?KEY=VALUE&…], plugin:PATH[?KEY=VALUE&…], litert:PATH[?KEY=VALUE&…]"
 
@@ -29,13 +32,14 @@ class Delegate:
 
     One delegate may be given to any number of interpreters: they share a GPU's device.
 
-    A library with a delegate for LiteRT's interpreter (`tflite_plugin_create_delegate`) creates a delegate for each
-    interpreter. It sees LiteRT's C structures; one that needs the C++ objects of LiteRT's interpreter cannot run here.
+    A library with a delegate for LiteRT's interpreter (`tflite_plugin_create_delegate`) creates a delegate when it is loaded,
+    for the first interpreter, and one for each further interpreter. It sees LiteRT's C structures; one that needs the C++ objects of LiteRT's interpreter cannot run here.
     """
 
     def __init__(self, library: Any, options: Optional[Mapping[Any, Any]] = None) -> None:
         pairs = [(str(key), str(value)) for key, value in (options or {}).items()]
         self._source = (library, dict(pairs))
+        self._path: Optional[str] = None
         if not isinstance(library, (str, bytes, os.PathLike)):
             self._native = _native.python_delegate(library)
             return
@@ -48,15 +52,28 @@ class Delegate:
             self._native = _native.wgpu_delegate(pairs)
         elif colon and kind == "plugin":
             self._native = _native.plugin_delegate(path, pairs)
-        elif colon and kind == "litert":
-            self._native = _native.litert_delegate(path, pairs)
-        elif _is_external(name):
-            self._native = _native.litert_delegate(name, pairs)
+        elif (colon and kind == "litert") or _is_external(name):
+            self._path = path if colon and kind == "litert" else name
+            self._native = _native.litert_delegate(self._path, pairs)
         else:
             self._native = _native.plugin_delegate(name, pairs)
 
     def _for_interpreter(self) -> "_native.Delegate":
         return self._native
+
+    @property
+    def is_for_litert(self) -> bool:
+        """Whether the library has a delegate for LiteRT's interpreter."""
+        return self._path is not None
+
+    @property
+    def _library(self) -> "ctypes.PyDLL":
+        """The library of a delegate for LiteRT, whose other functions some programs call."""
+        import ctypes
+
+        if self._path is None:
+            raise AttributeError("only a delegate for LiteRT has a library")
+        return ctypes.PyDLL(self._path)
 
     @property
     def name(self) -> str:

@@ -209,6 +209,9 @@ class Interpreter(_native.Interpreter):
             max_memory=max_memory,
             timeout=timeout,
         )
+        if any(delegate.is_for_litert for delegate in self._delegates):
+            # LiteRT applies delegates when the interpreter is made, and some programs read their state then.
+            self.allocate_tensors()
         self._signature_defs = self.get_signature_list()
         self._batch: Optional[int] = None
         self._executor: Optional[ThreadPoolExecutor] = None
