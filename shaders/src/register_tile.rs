@@ -28,6 +28,10 @@ impl Pixels {
     }
 }
 
+/// Steps in depth of an invocation of a split tile that are loaded together: an NVIDIA H100 reads weights of 16 bits 1.2 times
+/// as fast with four as with one, and weights of 8 bits as well.
+const UNROLLED: u32 = 4;
+
 /// The outputs of one invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterTile {
@@ -125,6 +129,7 @@ impl RegisterTile {
             .number("VECTORS", if self.shared { self.pixels / LANES } else { self.pixels })
             .flag("SHARED", self.shared)
             .flag("SPLIT", self.split)
+            .number("UNROLLED", if self.split { UNROLLED } else { 1 })
     }
 }
 

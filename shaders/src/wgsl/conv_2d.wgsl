@@ -47,9 +47,6 @@ fn main(
 #endif
 #endfor
     var w = wo;
-#if SPLIT
-    var tap_w = wo;
-#endif
 #if POINTWISE
 #include "conv_tap"
 #else

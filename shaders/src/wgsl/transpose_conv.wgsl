@@ -88,9 +88,6 @@ fn main(
         var across = 0;
         for (var kx = tap_x; kx < p.kernel_w; kx += p.stride_w) {
             var w = (ky * p.kernel_w + kx) * p.group_v * p.out_c + wo;
-#if SPLIT
-            var tap_w = w;
-#endif
 #include "conv_tap"
             across -= 1;
         }

@@ -8,9 +8,6 @@
             let at_{{v}} = pixel_at(x_{{v}}, y_{{v}}, window_{{v}}.z) + channel;
 #endfor
 #endif
-#if SPLIT
-            w += local.y * p.out_c;
-#endif
 #if SUMS == 1
             for (var block = 0u; block < p.group_v; block += p.block) {
             let end = min(block + p.block, p.group_v);
@@ -24,10 +21,44 @@
             let end = p.group_v;
 #endif
 #if SPLIT
-            for (var k = block + local.y; k < end; k += {{ROWS}}u) {
+            for (var k = block + local.y; k < end; k += {{UNROLLED * ROWS}}u) {
+                // All loads come first, so that their latencies overlap.
+#for u in 0..UNROLLED
+                let k_{{u}} = min(k + {{u * ROWS}}u, end - 1u);
+#for c in 0..WIDTH
+#if INTEGERS
+                let w_{{u}}_{{c}} = expand(w + k_{{u}} * p.out_c + {{c}}u);
+#else
+                let w_{{u}}_{{c}} = select(V(), weight(w + k_{{u}} * p.out_c + {{c}}u), k + {{u * ROWS}}u < end);
+#endif
+#endfor
+#if INTEGERS
+                let read_{{u}} = load(at_0, k_{{u}}) - zero_0;
+#else
+                let read_{{u}} = load(at_0, k_{{u}});
+#endif
+#if POINTWISE
+                let v_{{u}} = select(V(), read_{{u}}, k + {{u * ROWS}}u < end);
+#else
+                let v_{{u}} = select(V(), read_{{u}}, inside_0 & (k + {{u * ROWS}}u < end));
+#endif
+#endfor
+#for u in 0..UNROLLED
+#for c in 0..WIDTH
+#if SUMS == 0
+                sum_0_{{c}} += dot(v_{{u}}, w_{{u}}_{{c}});
+#else
+#if SUMS == 1
+                part_0_{{c}} += dot(v_{{u}}, w_{{u}}_{{c}});
+#else
+                sum_0_{{c}} += products(v_{{u}}, w_{{u}}_{{c}});
+#endif
+#endif
+#endfor
+#endfor
+            }
 #else
             for (var k = block; k < end; k++) {
-#endif
 #for c in 0..WIDTH
 #if INTEGERS
                 let w_{{c}} = expand(w + {{c}}u);
@@ -78,12 +109,9 @@
 #endif
 #endfor
 #endfor
-#if SPLIT
-                w += {{ROWS}}u * p.out_c;
-#else
                 w += p.out_c;
-#endif
             }
+#endif
 #if SUMS == 1
 #for i in 0..PIXELS
 #for c in 0..WIDTH
@@ -93,7 +121,6 @@
             }
 #endif
 #if SPLIT
-            // To the next tap's weights, from this part's first step on.
-            tap_w += p.group_v * p.out_c;
-            w = tap_w;
+            // To the next tap's weights.
+            w += p.group_v * p.out_c;
 #endif
