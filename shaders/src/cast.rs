@@ -50,7 +50,7 @@ impl Spec {
         }
     }
 
-    fn variant(&self, vec4: bool) -> Variant {
+    fn variant(&self, caps: &Caps, vec4: bool) -> Variant {
         let (from, to) = (self.input.wgsl(), self.output.wgsl());
         let (short, conversion) = self.conversion();
         let template = Template::new(NAME, include_str!("wgsl/cast.wgsl"))
@@ -58,7 +58,7 @@ impl Spec {
             .text("FROM", from, from)
             .text("TO", to, to)
             .text("CONVERSION", short, conversion);
-        walk::apply(template, 1, true).variant(NAME, bindings(1))
+        walk::apply(template, caps, 1).variant(NAME, bindings(1))
     }
 }
 
@@ -70,13 +70,13 @@ impl Shader for Spec {
         let count = if vec4 { self.elements / 4 } else { self.elements };
         let walk = Walk::new(NAME, caps, &[count])?;
         Ok(Kernel {
-            variant: self.variant(vec4),
+            variant: self.variant(caps, vec4),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
             dispatch: walk.dispatch(caps)?,
         })
     }
 
-    fn other_sizes(&self, _: &Caps) -> OtherSizes {
-        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(caps, vec4)))
     }
 }

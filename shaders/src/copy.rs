@@ -42,7 +42,7 @@ impl Copy {
             ));
         }
         let walk = Walk::new(self.name, caps, &nest.extents)?;
-        let variant = variant(self.name, self.input, rank, vec4);
+        let variant = variant(self.name, caps, self.input, rank, vec4);
         let fits = |n: &i64| i32::try_from(*n).is_ok();
         if ![from, to].iter().chain(nest.strides.iter().flatten()).all(fits) {
             return Err(ShaderError::unsupported(self.name, "strides beyond 2^31 elements"));
@@ -58,9 +58,9 @@ impl Copy {
 }
 
 /// Returns the variant of copies in `rank` dimensions.
-pub(crate) fn variant(name: &'static str, input: Binding, rank: usize, vec4: bool) -> Variant {
+pub(crate) fn variant(name: &'static str, caps: &Caps, input: Binding, rank: usize, vec4: bool) -> Variant {
     let template = Template::new("copy", include_str!("wgsl/copy.wgsl")).flag("VEC4", vec4);
-    walk::apply(template, rank, true).variant(name, [input, Binding::Output, Binding::Uniform])
+    walk::apply(template, caps, rank).variant(name, [input, Binding::Output, Binding::Uniform])
 }
 
 /// Converts strides to those of a [`Nest`].

@@ -130,10 +130,10 @@ pub struct Convert {
 }
 
 impl Convert {
-    fn variant(self) -> Variant {
+    fn variant(self, caps: &Caps) -> Variant {
         let template =
             Template::new(CONVERT, include_str!("wgsl/long_convert.wgsl")).flag("NARROWS", self.narrows);
-        walk::apply(template, 1, true).variant(CONVERT, bindings(1))
+        walk::apply(template, caps, 1).variant(CONVERT, bindings(1))
     }
 }
 
@@ -143,13 +143,13 @@ impl Shader for Convert {
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let walk = Walk::new(CONVERT, caps, &[self.elements])?;
         Ok(Kernel {
-            variant: self.variant(),
+            variant: self.variant(caps),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
             dispatch: walk.dispatch(caps)?,
         })
     }
 
-    fn other_sizes(&self, _: &Caps) -> OtherSizes {
-        OtherSizes::variants([self.variant()])
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::variants([self.variant(caps)])
     }
 }

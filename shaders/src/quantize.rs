@@ -52,13 +52,13 @@ pub struct Spec {
 
 impl Spec {
     /// Returns the variant. With `eights`, the number of elements is a multiple of eight.
-    fn variant(&self, vec4: bool, eights: bool) -> Variant {
+    fn variant(&self, caps: &Caps, vec4: bool, eights: bool) -> Variant {
         let template = Template::new(NAME, include_str!("wgsl/quantize.wgsl"))
             .flag("VEC4", vec4)
             .flag("TO_REAL", self.direction == Direction::ToReal)
             .flag("AWAY", self.direction == Direction::Away)
             .flag("LEFT", self.direction == Direction::ToEven && !eights);
-        walk::apply(template, 1, true).variant(NAME, bindings(1))
+        walk::apply(template, caps, 1).variant(NAME, bindings(1))
     }
 }
 
@@ -81,15 +81,15 @@ impl Shader for Spec {
             .f32(scale)
             .u32(self.elements / TOGETHER * TOGETHER / unit);
         Ok(Kernel {
-            variant: self.variant(vec4, EIGHTS.holds(self.elements)),
+            variant: self.variant(caps, vec4, EIGHTS.holds(self.elements)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
         })
     }
 
-    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
         // A multiple of eight is also a multiple of four.
         let kinds = [(true, true), (true, false), (false, false)];
-        OtherSizes::variants(kinds.map(|(vec4, eights)| self.variant(vec4, eights)))
+        OtherSizes::variants(kinds.map(|(vec4, eights)| self.variant(caps, vec4, eights)))
     }
 }

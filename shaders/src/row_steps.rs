@@ -21,9 +21,9 @@ pub struct Spec {
 }
 
 impl Spec {
-    fn variant(&self, vec4: bool) -> Variant {
+    fn variant(&self, caps: &Caps, vec4: bool) -> Variant {
         let template = Template::new(NAME, include_str!("wgsl/row_steps.wgsl")).flag("VEC4", vec4);
-        walk::apply(template, 2, true).variant(NAME, bindings(2))
+        walk::apply(template, caps, 2).variant(NAME, bindings(2))
     }
 }
 
@@ -35,13 +35,13 @@ impl Shader for Spec {
         let depth = if vec4 { self.depth / 4 } else { self.depth };
         let walk = Walk::new(NAME, caps, &[self.rows, depth])?;
         Ok(Kernel {
-            variant: self.variant(vec4),
+            variant: self.variant(caps, vec4),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).i32(self.low).u32(0).finish(),
             dispatch: walk.dispatch(caps)?,
         })
     }
 
-    fn other_sizes(&self, _: &Caps) -> OtherSizes {
-        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(caps, vec4)))
     }
 }

@@ -20,9 +20,9 @@ pub struct Spec {
 }
 
 impl Spec {
-    fn variant(&self, vec4: bool) -> Variant {
+    fn variant(&self, caps: &Caps, vec4: bool) -> Variant {
         let template = Template::new(NAME, include_str!("wgsl/table.wgsl")).flag("VEC4", vec4);
-        walk::apply(template, 1, true).variant(NAME, bindings(2))
+        walk::apply(template, caps, 1).variant(NAME, bindings(2))
     }
 }
 
@@ -39,13 +39,13 @@ impl Shader for Spec {
         let count = if vec4 { self.elements / 4 } else { self.elements };
         let walk = Walk::new(NAME, caps, &[count])?;
         Ok(Kernel {
-            variant: self.variant(vec4),
+            variant: self.variant(caps, vec4),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).u32(self.entries - 1).finish(),
             dispatch: walk.dispatch(caps)?,
         })
     }
 
-    fn other_sizes(&self, _: &Caps) -> OtherSizes {
-        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(caps, vec4)))
     }
 }

@@ -169,17 +169,18 @@ pub struct Spec {
 }
 
 impl Spec {
-    fn variant(&self, vec4: bool) -> Variant {
+    fn variant(&self, caps: &Caps, vec4: bool) -> Variant {
         let names: Vec<_> = self.steps.iter().map(|step| step.name()).collect();
-        let chain = names.iter().enumerate().fold(String::from("input[i]"), |inner, (i, name)| {
+        let chain = names.iter().enumerate().fold(String::from("v"), |inner, (i, name)| {
             format!("op_{name}({inner}, p.a_{i}, p.b_{i})")
         });
         let template = Template::new(NAME, include_str!("wgsl/unary.wgsl"))
             .number("STEPS", u32::try_from(self.steps.len()).unwrap_or(u32::MAX))
             .flag("VEC4", vec4)
             .flag("ANGLES", self.steps.iter().any(|step| !step.follows()))
+            .flag("PAIRS", !caps.software)
             .text("CHAIN", names.join("+"), chain);
-        walk::apply(template, 1, true).variant(NAME, bindings(1))
+        walk::apply(template, caps, 1).variant(NAME, bindings(1))
     }
 }
 
@@ -192,13 +193,13 @@ impl Shader for Spec {
         let walk = Walk::new(NAME, caps, &[count])?;
         let uniform = walk.dimensions(walk.uniform(), |uniform, _| uniform);
         Ok(Kernel {
-            variant: self.variant(vec4),
+            variant: self.variant(caps, vec4),
             uniform: uniform.f32s(self.steps.iter().flat_map(|s| s.params())).finish(),
             dispatch: walk.dispatch(caps)?,
         })
     }
 
-    fn other_sizes(&self, _: &Caps) -> OtherSizes {
-        OtherSizes::variants([true, false].map(|vec4| self.variant(vec4)))
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
+        OtherSizes::variants([true, false].map(|vec4| self.variant(caps, vec4)))
     }
 }

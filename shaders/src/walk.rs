@@ -7,23 +7,26 @@ use crate::template::Template;
 use crate::uniform::Uniform;
 use crate::{Caps, ShaderError};
 
+/// Invocations of a workgroup on a CPU, and where workgroups compute a row.
 const WORKGROUP: u32 = 64;
+/// Invocations of a workgroup on other devices, which take time to start one: 0.7 ns on an NVIDIA H200.
+const HARDWARE_WORKGROUP: u32 = 128;
 /// Maximum number of items of an invocation.
 const MAX_ITEMS: u32 = 16;
 /// Number of workgroups that occupy a CPU. Invocations get several items only beyond it.
 const MIN_WORKGROUPS: u32 = 8;
-/// The same for other devices. Beyond it, starting workgroups takes longer than the memory: an NVIDIA H200 starts a
-/// workgroup in 0.7 ns.
+/// The same for other devices.
 const MIN_HARDWARE_WORKGROUPS: u32 = 8192;
 /// Maximum number of items of an invocation of a device that is not a CPU.
-const MAX_HARDWARE_ITEMS: u32 = 8;
+const MAX_HARDWARE_ITEMS: u32 = 2;
 
 /// An iteration over a nest of dimensions.
 pub(crate) struct Walk {
     kernel: &'static str,
     count: u32,
     items: u32,
-    /// From the innermost dimension out: the extent, and the digit of a step by [`WORKGROUP`].
+    workgroup: u32,
+    /// From the innermost dimension out: the extent, and the digit of a step by the workgroup's invocations.
     digits: Vec<[u32; 2]>,
     /// Whether the dispatch's second dimension continues the first.
     folded: bool,
@@ -32,13 +35,22 @@ pub(crate) struct Walk {
 impl Walk {
     /// Iterates over all items of a nest with these extents, from the outermost in.
     pub(crate) fn new(kernel: &'static str, caps: &Caps, extents: &[u32]) -> Result<Self, ShaderError> {
+        Self::by(kernel, caps, extents, workgroup(caps))
+    }
+
+    fn by(
+        kernel: &'static str,
+        caps: &Caps,
+        extents: &[u32],
+        workgroup: u32,
+    ) -> Result<Self, ShaderError> {
         let count = elements(kernel, extents)?;
-        let items = if caps.software {
-            (count / (WORKGROUP * MIN_WORKGROUPS)).clamp(1, MAX_ITEMS)
-        } else {
-            (count / (WORKGROUP * MIN_HARDWARE_WORKGROUPS)).clamp(1, MAX_HARDWARE_ITEMS)
+        let (workgroups, max_items) = match caps.software {
+            true => (MIN_WORKGROUPS, MAX_ITEMS),
+            false => (MIN_HARDWARE_WORKGROUPS, MAX_HARDWARE_ITEMS),
         };
-        let mut step = WORKGROUP;
+        let items = (count / (workgroup * workgroups)).clamp(1, max_items);
+        let mut step = workgroup;
         let digits = extents.iter().rev().map(|extent| {
             let digit = [*extent, step % (*extent).max(1)];
             step /= (*extent).max(1);
@@ -49,7 +61,7 @@ impl Walk {
         if let Some([extent, digit]) = digits.last_mut() {
             *digit += step * *extent;
         }
-        Ok(Self { kernel, count, items, digits, folded: true })
+        Ok(Self { kernel, count, items, workgroup, digits, folded: true })
     }
 
     /// Iterates over the columns of `rows` rows, which are the dispatch's second dimension (and third).
@@ -59,7 +71,7 @@ impl Walk {
         extents: &[u32],
         rows: u32,
     ) -> Result<Self, ShaderError> {
-        let walk = Self::new(kernel, caps, extents)?;
+        let walk = Self::by(kernel, caps, extents, WORKGROUP)?;
         let items = if caps.software {
             let busy = u64::from(walk.count) * u64::from(rows) / u64::from(WORKGROUP * MIN_WORKGROUPS);
             let row = walk.count.div_ceil(WORKGROUP).min(MAX_ITEMS);
@@ -72,7 +84,7 @@ impl Walk {
 
     /// Sets the values of `include/walk.wgsl`.
     pub(crate) fn apply(&self, template: Template) -> Template {
-        apply(template, self.digits.len(), self.folded)
+        of(template, self.workgroup, self.digits.len(), self.folded)
     }
 
     /// Returns the fields `count` and `items`, with which the block begins.
@@ -106,15 +118,23 @@ impl Walk {
     }
 
     fn per_group(&self) -> u64 {
-        u64::from(WORKGROUP) * u64::from(self.items)
+        u64::from(self.workgroup) * u64::from(self.items)
     }
 }
 
-/// Sets the values of `include/walk.wgsl` for a nest of `rank` dimensions, and `folded` as in [`Walk::new`]. No value
-/// depends on sizes.
-pub(crate) fn apply(template: Template, rank: usize, folded: bool) -> Template {
+/// Returns the invocations of a workgroup of [`Walk::new`].
+fn workgroup(caps: &Caps) -> u32 {
+    if caps.software { WORKGROUP } else { HARDWARE_WORKGROUP }
+}
+
+/// Sets the values of `include/walk.wgsl` for a nest of `rank` dimensions, as [`Walk::new`]. No value depends on sizes.
+pub(crate) fn apply(template: Template, caps: &Caps, rank: usize) -> Template {
+    of(template, workgroup(caps), rank, true)
+}
+
+fn of(template: Template, workgroup: u32, rank: usize, folded: bool) -> Template {
     template
-        .number("WORKGROUP", WORKGROUP)
+        .number("WORKGROUP", workgroup)
         .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
         .flag("FOLDED", folded)
 }
@@ -125,17 +145,19 @@ mod tests {
 
     #[test]
     fn a_step_has_the_digits_of_the_workgroup() {
-        let walk = |extents: &[u32]| Walk::new("test", &Caps::WEBGPU, extents).unwrap().digits;
+        let software = Caps { software: true, ..Caps::WEBGPU };
+        let walk = |extents: &[u32]| Walk::new("test", &software, extents).unwrap().digits;
         assert_eq!(walk(&[10, 5]), [[5, 4], [10, 12]]);
         assert_eq!(walk(&[2, 3, 4]), [[4, 0], [3, 1], [2, 5]]);
         assert_eq!(walk(&[100]), [[100, 64]]);
+        assert_eq!(Walk::new("test", &Caps::WEBGPU, &[100]).unwrap().digits, [[100, 128]]);
     }
 
     #[test]
     fn a_cpu_takes_several_items_early() {
         let software = Caps { software: true, ..Caps::WEBGPU };
         let items = |caps: &Caps, n| Walk::new("test", caps, &[n]).unwrap().items;
-        assert_eq!(items(&Caps::WEBGPU, 1 << 19), 1);
+        assert_eq!(items(&Caps::WEBGPU, 1 << 20), 1);
         assert_eq!(items(&Caps::WEBGPU, 1 << 24), MAX_HARDWARE_ITEMS);
         assert_eq!(items(&software, 1 << 20), MAX_ITEMS);
         assert_eq!(items(&software, 100), 1);

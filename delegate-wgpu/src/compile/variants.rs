@@ -429,7 +429,8 @@ impl VariantSearch {
             let view = self.view();
             let ranks = group.iter().flat_map(|id| view.node(*id).inputs().map(|t| t.tensor().shape.rank()));
             let rank = ranks.max().unwrap_or(0);
-            slice::variants(rank).for_each(|variant| self.add(variant));
+            let caps = self.facts.caps;
+            slice::variants(&caps, rank).for_each(|variant| self.add(variant));
         }
         lowers.is_some()
     }

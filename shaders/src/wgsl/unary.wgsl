@@ -27,6 +27,10 @@ alias T = f32;
 #include "angles"
 #endif
 
+fn chain(v: T) -> T {
+    return {{CHAIN}};
+}
+
 @compute @workgroup_size({{WORKGROUP}})
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -34,7 +38,25 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     p = uniforms;
+#if PAIRS
+    // Items are loaded in pairs, so that the latencies of loads overlap.
+    let block = group.y * groups.x + group.x;
+    let first = block * {{WORKGROUP}}u * p.items + local;
+    for (var item = 0u; item < p.items; item += 2u) {
+        let i = first + item * {{WORKGROUP}}u;
+        let j = i + {{WORKGROUP}}u;
+        let x = input[min(i, p.count - 1u)];
+        let y = input[min(j, p.count - 1u)];
+        if i < p.count {
+            output[i] = chain(x);
+        }
+        if (j < p.count) & (item + 1u < p.items) {
+            output[j] = chain(y);
+        }
+    }
+#else
 #include "walk"
-        output[i] = {{CHAIN}};
+        output[i] = chain(input[i]);
 #include "walk_on"
+#endif
 }

@@ -80,10 +80,12 @@ fn erf(x: f64) -> f64 {
 fn check(steps: &[Unary], input: &[f32]) {
     let Some(gpu) = gpu() else { return };
     let spec = Spec { steps: steps.to_vec(), elements: input.len() as u32 };
-    let kernel = spec.kernel(&gpu.caps).unwrap();
-    let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(input))], input.len());
     let expected: Vec<f32> = input.iter().map(|x| steps.iter().fold(*x, |x, op| reference(*op, x))).collect();
-    assert_close(kernel.variant.key.as_str(), &actual, &expected);
+    for caps in [gpu.caps, gpu.caps.with_software(false)] {
+        let kernel = spec.kernel(&caps).unwrap();
+        let actual = gpu.run(&kernel, &[(Binding::Input(0), bytes(input))], input.len());
+        assert_close(kernel.variant.key.as_str(), &actual, &expected);
+    }
 }
 
 #[test]
@@ -95,6 +97,13 @@ fn functions_near_zero() {
         check(&[op], defined);
         check(&[op], &defined[..77]);
     }
+}
+
+#[test]
+fn several_items_of_an_invocation() {
+    // Two items of most invocations, and one item or none of the last ones.
+    let input = noise(2 * 128 * 8192 + 301, 3);
+    check(&[Unary::Abs], &input);
 }
 
 #[test]
