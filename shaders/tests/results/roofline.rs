@@ -9,7 +9,7 @@
 //! Without the variable everything runs once, on small operands.
 
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use delegraph_shaders::binary::{self, Binary};
 use delegraph_shaders::reduce::{self, Reduce};
@@ -83,6 +83,9 @@ struct Limits {
     /// Of matrix units; 0 if kernels cannot use them.
     matrices: f64,
 }
+
+/// Load of a device before a kernel is measured.
+const WARM_UP: Duration = Duration::from_millis(200);
 
 struct Run<'g> {
     gpu: &'g Gpu,
@@ -228,7 +231,13 @@ impl Run<'_> {
         if !self.measure {
             return first;
         }
-        let once = self.gpu.dispatch(&bound, 1);
+        let mut once = self.gpu.dispatch(&bound, 1);
+        // Devices raise their clocks under load, and lower them while a kernel compiles.
+        let warm = Instant::now();
+        while !self.gpu.caps.software && warm.elapsed() < WARM_UP {
+            let times = (WARM_UP.as_secs_f64() / 10.0 / once).clamp(1.0, 500.0) as u32;
+            once = once.min(self.gpu.dispatch(&bound, times) / f64::from(times));
+        }
         let times = (run / once).clamp(1.0, 500.0) as u32;
         let runs = if once > 0.2 { 1 } else { 4 };
         let run = |_| self.gpu.dispatch(&bound, times) / f64::from(times);
