@@ -4,6 +4,7 @@ use crate::binding::bindings;
 use crate::epilogue::Activation;
 use crate::integers::Sums;
 use crate::kernel::check_dispatch;
+use crate::outer_tile;
 use crate::register_tile::{Pixels, RegisterTile, WIDTHS, column_thresholds, width};
 use crate::shape::{MAX_RANK, NEST, Nest, broadcast_strides, elements};
 use crate::template::Template;
@@ -124,6 +125,8 @@ impl Spec {
 struct Vectors {
     /// The first operand, along the depth.
     a: bool,
+    /// The first operand, along the rows. Only outer products read it so.
+    a_rows: bool,
     /// The second operand, along the columns.
     b_rows: bool,
     /// The second operand, along the depth.
@@ -135,6 +138,7 @@ impl Vectors {
         let [depth, columns] = [problem.depth, problem.columns].map(|n| Threshold::VECTORS.holds(n));
         Self {
             a: !spec.transpose_a && depth,
+            a_rows: false,
             b_rows: !spec.transpose_b && columns,
             b_columns: spec.transpose_b && depth,
         }
@@ -142,11 +146,70 @@ impl Vectors {
 
     /// Elements of an access to each operand.
     fn units(self) -> [u32; 2] {
-        [self.a, self.b_rows || self.b_columns].map(|vectors| if vectors { 4 } else { 1 })
+        [self.a || self.a_rows, self.b_rows || self.b_columns].map(|vectors| if vectors { 4 } else { 1 })
     }
 }
 
+/// Numbers of rows and of columns that fill a block of outer products.
+const OUTER_SIDE: Threshold = Threshold::AtLeast(128);
+/// Elements of the output from which the blocks occupy a device: 128 blocks.
+const OUTER_ELEMENTS: Threshold = Threshold::AtLeast(1 << 21);
+
 impl Spec {
+    /// Returns the vectors of outer products; `None` for operands that are not read so.
+    fn outer(&self, caps: &Caps, problem: &Problem) -> Option<Vectors> {
+        let Problem { rows, columns, depth, .. } = *problem;
+        let a_rows = self.transpose_a && Threshold::VECTORS.holds(rows);
+        let vectors = Vectors { a_rows, ..Vectors::new(self, problem) };
+        let fours = (vectors.a || a_rows) && [depth, columns].iter().all(|n| Threshold::VECTORS.holds(*n));
+        let fits = self.integers.is_none() && fours && outer_tile::TILE.fits(caps, Sums::Floats);
+        fits.then_some(vectors)
+    }
+
+    fn outer_variant(&self, vectors: Vectors, rank: usize) -> Variant {
+        let template = Template::new("batch_matmul_outer", include_str!("wgsl/batch_matmul_outer.wgsl"))
+            .flag("FIXED", false)
+            .number("RANK", u32::try_from(rank).unwrap_or(u32::MAX))
+            .flag("A_ROWS", vectors.a_rows)
+            .flag("B_ROWS", vectors.b_rows)
+            .text("ACTIVATION", self.activation.name(), self.activation.wgsl("act"));
+        outer_tile::TILE.apply(template, [vectors.a_rows, vectors.b_rows]).variant(NAME, bindings(2))
+    }
+
+    fn outer_kernel(&self, caps: &Caps, problem: &Problem, vectors: Vectors) -> Result<Kernel, ShaderError> {
+        let Problem { rows, columns, batch, .. } = *problem;
+        let tile = outer_tile::TILE;
+        let groups = [columns.div_ceil(tile.breadth()), rows.div_ceil(tile.reach()), batch].map(u64::from);
+        Ok(Kernel {
+            variant: self.outer_variant(vectors, problem.batches.extents.len()),
+            uniform: self.uniform(problem, vectors, 1),
+            dispatch: check_dispatch(NAME, caps, groups)?,
+        })
+    }
+
+    fn register_kernel(&self, caps: &Caps, problem: &Problem) -> Result<Kernel, ShaderError> {
+        let Problem { rows, columns, batch, .. } = *problem;
+        let vectors = Vectors::new(self, problem);
+        let width = if vectors.b_rows { WIDTHS[0] } else { width(columns, columns) };
+        let tile = RegisterTile::choose(caps, width, Pixels::of(rows), true);
+        let groups = [columns.div_ceil(tile.breadth()), rows.div_ceil(tile.reach()), batch].map(u64::from);
+        Ok(Kernel {
+            variant: self.variant(tile, vectors, problem.batches.extents.len()),
+            uniform: self.uniform(problem, vectors, tile.stride()),
+            dispatch: check_dispatch(NAME, caps, groups)?,
+        })
+    }
+
+    /// Returns the kernels of all tiles that compute the product on the device, for tests and measurements.
+    ///
+    /// # Errors
+    /// See [`Shader::kernel`].
+    pub fn candidates(&self, caps: &Caps) -> Result<Vec<Kernel>, ShaderError> {
+        let problem = self.problem()?;
+        let outer = self.outer(caps, &problem).map(|vectors| self.outer_kernel(caps, &problem, vectors));
+        [Some(self.register_kernel(caps, &problem)), outer].into_iter().flatten().collect()
+    }
+
     fn variant(&self, tile: RegisterTile, vectors: Vectors, rank: usize) -> Variant {
         let sums = self.integers.map_or(Sums::Floats, |steps| steps.sums);
         let bias = self.integers.is_some_and(|steps| steps.bias);
@@ -162,10 +225,10 @@ impl Spec {
         variant.with_features(Features { subgroups: tile.shared, ..Features::default() })
     }
 
-    fn uniform(&self, problem: &Problem, vectors: Vectors, tile: RegisterTile) -> Vec<u8> {
+    fn uniform(&self, problem: &Problem, vectors: Vectors, stride: u32) -> Vec<u8> {
         let Problem { rows, columns, depth, batches, .. } = problem;
         let [unit_a, unit_b] = vectors.units();
-        let (a_row, a_depth) = if self.transpose_a { (1, *rows) } else { (depth / unit_a, 1) };
+        let (a_row, a_depth) = if self.transpose_a { (1, rows / unit_a) } else { (depth / unit_a, 1) };
         let (b_column, b_depth) = if self.transpose_b { (depth / unit_b, 1) } else { (1, columns / unit_b) };
         let mut uniform =
             Uniform::default().u32s([*rows, *columns, *depth, a_row, a_depth, b_column, b_depth]);
@@ -176,7 +239,7 @@ impl Spec {
         uniform = uniform.f32s(self.activation.params());
         if let Some(Steps { zeros, multiplier, shift, up, zero, low, high, sums, .. }) = self.integers {
             uniform = uniform.i32s(zeros).i32s([multiplier, shift, i32::from(up), zero, low, high]);
-            uniform = uniform.u32(sums.block(tile.stride()).saturating_mul(4));
+            uniform = uniform.u32(sums.block(stride).saturating_mul(4));
         }
         uniform.finish()
     }
@@ -199,20 +262,21 @@ impl Shader for Spec {
             return Err(ShaderError::unsupported(NAME, why));
         }
         let Problem { rows, columns, batch, .. } = problem;
-        let vectors = Vectors::new(self, &problem);
-        let width = if vectors.b_rows { WIDTHS[0] } else { width(columns, columns) };
-        let tile = RegisterTile::choose(caps, width, Pixels::of(rows), true);
-        let groups = [columns.div_ceil(tile.breadth()), rows.div_ceil(tile.reach()), batch].map(u64::from);
-        Ok(Kernel {
-            variant: self.variant(tile, vectors, rank),
-            uniform: self.uniform(&problem, vectors, tile),
-            dispatch: check_dispatch(NAME, caps, groups)?,
-        })
+        let large = [rows, columns].iter().all(|n| OUTER_SIDE.holds(*n))
+            && OUTER_ELEMENTS.holds(rows.saturating_mul(columns).saturating_mul(batch));
+        match self.outer(caps, &problem).filter(|_| large) {
+            Some(vectors) => self.outer_kernel(caps, &problem, vectors),
+            None => self.register_kernel(caps, &problem),
+        }
     }
 
-    fn other_sizes(&self, _: &Caps) -> OtherSizes {
+    fn other_sizes(&self, caps: &Caps) -> OtherSizes {
         let sums = self.integers.map(|_| Sums::LONG_DEPTH);
         let columns = column_thresholds();
-        OtherSizes::thresholds(NEST.iter().chain(&columns).chain(&sums))
+        let outer: &[Threshold] = match caps.software || self.integers.is_some() {
+            true => &[],
+            false => &[OUTER_SIDE, OUTER_ELEMENTS],
+        };
+        OtherSizes::thresholds(NEST.iter().chain(&columns).chain(&sums).chain(outer))
     }
 }

@@ -4,6 +4,7 @@ use crate::block_tile::{self, BlockTile};
 use crate::epilogue::Epilogue;
 use crate::kernel::check_dispatch;
 use crate::matrix_tile::{self, MatrixTile};
+use crate::outer_tile::{self, OuterTile};
 use crate::register_tile::{Pixels, RegisterTile, WIDTHS, width};
 use crate::shape::elements;
 use crate::template::Template;
@@ -28,6 +29,8 @@ enum Tile {
     Registers(RegisterTile),
     /// Tiles of workgroups, in workgroup memory.
     Block(BlockTile),
+    /// Tiles of workgroups, in workgroup memory, as sums of outer products.
+    Outer(OuterTile),
     /// Tiles of workgroups, with matrix units.
     Matrices(MatrixTile),
 }
@@ -38,6 +41,7 @@ impl Tile {
         match self {
             Self::Registers(tile) => [tile.breadth(), tile.reach()],
             Self::Block(tile) => [tile.breadth(), tile.reach()],
+            Self::Outer(tile) => [tile.breadth(), tile.reach()],
             Self::Matrices(tile) => [tile.breadth(), tile.reach()],
         }
     }
@@ -46,7 +50,7 @@ impl Tile {
     fn stride(&self) -> u32 {
         match self {
             Self::Registers(tile) => tile.stride(),
-            Self::Block(_) | Self::Matrices(_) => 1,
+            Self::Block(_) | Self::Outer(_) | Self::Matrices(_) => 1,
         }
     }
 }
@@ -159,6 +163,7 @@ impl Spec {
         let pixels = pixels.checked_next_power_of_two().unwrap_or(pixels);
         self.blocks(caps, groups).min_by_key(|tile| match tile {
             Tile::Block(tile) => tile.time(pixels, self.output[3], terms),
+            Tile::Outer(tile) => tile.time(pixels, self.output[3], terms),
             Tile::Matrices(tile) => tile.time(pixels, self.output[3], terms),
             Tile::Registers(_) => u64::MAX,
         })
@@ -168,8 +173,9 @@ impl Spec {
     fn blocks(&self, caps: &Caps, groups: u32) -> impl Iterator<Item = Tile> {
         let (caps, epilogue, whole) = (*caps, self.epilogue, groups == 1);
         let blocks = block_tile::TILES.into_iter().filter(move |t| whole && t.fits(&caps, epilogue.sums()));
+        let outer = Some(outer_tile::TILE).filter(|t| whole && t.fits(&caps, epilogue.sums()));
         let matrices = matrix_tile::TILES.into_iter().filter(move |t| whole && t.fits(&caps, &epilogue));
-        blocks.map(Tile::Block).chain(matrices.map(Tile::Matrices))
+        blocks.map(Tile::Block).chain(outer.map(Tile::Outer)).chain(matrices.map(Tile::Matrices))
     }
 
     /// Returns the variants of a constant filter for any number of output pixels.
@@ -193,6 +199,10 @@ impl Spec {
             Tile::Registers(tile) => self.variant(tile, vec4, few, pointwise),
             Tile::Block(tile) => {
                 let template = Template::new("conv_2d_block", include_str!("wgsl/conv_2d_block.wgsl"));
+                tile.variant(NAME, template, vectors, few, pointwise, epilogue)
+            }
+            Tile::Outer(tile) => {
+                let template = Template::new("conv_2d_outer", include_str!("wgsl/conv_2d_outer.wgsl"));
                 tile.variant(NAME, template, vectors, few, pointwise, epilogue)
             }
             Tile::Matrices(tile) => {

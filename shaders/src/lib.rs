@@ -31,6 +31,7 @@ mod halves;
 mod integers;
 mod kernel;
 mod matrix_tile;
+mod outer_tile;
 mod register_tile;
 mod shader;
 mod shape;

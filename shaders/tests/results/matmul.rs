@@ -39,10 +39,12 @@ fn check(batch_a: &[u32], batch_b: &[u32], [rows, columns, depth]: [u32; 3]) {
             })
             .collect();
         let operands = [(Binding::Input(0), bytes(&x)), (Binding::Input(1), bytes(&y))];
-        for caps in [gpu.caps, gpu.caps.without_subgroups(), Caps::WEBGPU] {
-            let kernel = spec.kernel(&caps).unwrap();
-            let actual = gpu.run(&kernel, &operands, expected.len());
-            assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
+        let hardware = gpu.caps.with_software(false);
+        for caps in [gpu.caps, gpu.caps.without_subgroups(), Caps::WEBGPU, hardware] {
+            for kernel in spec.candidates(&caps).unwrap().into_iter().chain(spec.kernel(&caps)) {
+                let actual = gpu.run(&kernel, &operands, expected.len());
+                assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &expected);
+            }
         }
     }
 }
@@ -54,6 +56,13 @@ fn products() {
     check(&[], &[], [1, 20, 12]);
     check(&[], &[], [5, 1, 6]);
     check(&[], &[], [40, 10, 7]);
+}
+
+/// Sums of outer products, which devices that are not CPUs compute in blocks.
+#[test]
+fn blocks() {
+    check(&[], &[], [140, 132, 12]);
+    check(&[2, 1], &[3], [36, 40, 20]);
 }
 
 #[test]
