@@ -19,7 +19,9 @@ use delegraph::core::{
 use delegraph::delegate_api::{
     CompositeRunner, DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, VersionTable,
 };
-use delegraph::fusion::{Call, CompositeFusion, Fused, Outcome, PatternFusion, Pipeline, Rewriter, compare};
+use delegraph::fusion::{
+    Call, CompositeFusion, Fused, ModelPair, Outcome, PatternFusion, Pipeline, Rewriter, compare,
+};
 use delegraph::{
     BuiltinOpResolver, Error, Interpreter, Model, MutableOpResolver, Registration, Result, Simple,
     SimpleDelegate, TensorType,
@@ -231,7 +233,8 @@ fn check(pipeline: &Pipeline, model: &Model, expected: &[&str]) -> Result<Fused>
     let ops: Vec<String> = fused.model.subgraphs()[0].nodes().iter().map(|n| n.op().to_string()).collect();
     assert_eq!(ops, expected, "{:?}", fused.report);
     let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
-    for difference in compare(&Arc::new(model.clone()), &Arc::new(fused.model.clone()), &resolver, 10)? {
+    let models = ModelPair { original: &Arc::new(model.clone()), fused: &Arc::new(fused.model.clone()) };
+    for difference in compare(models, &resolver, 10)? {
         assert!(difference.is_fine(), "{difference:?}");
     }
     Ok(fused)

@@ -338,7 +338,7 @@ fn nodes_with_random_scales_have_the_integers_of_the_reference_kernels() {
             let of = format!("{op:?} {ty}");
             claims.entry(of.clone()).or_default();
             for round in 0..rounds {
-                let mut draw = Draw(SplitMix64::new(2026, subject, round));
+                let mut draw = Draw(SplitMix64::new(2026).for_input(subject).for_invocation(round));
                 let inputs = inputs(op, ty, &mut draw);
                 let output = output(op, ty, &inputs, &mut draw);
                 let Some(model) = model(op, &params, &inputs, output) else { continue };

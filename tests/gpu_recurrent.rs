@@ -59,7 +59,7 @@ struct Case {
 
 impl Case {
     fn new(seed: u64) -> Self {
-        Case { draw: Draw(SplitMix64::new(seed, 7, 0)), graph: SubgraphBuilder::new("main") }
+        Case { draw: Draw(SplitMix64::new(seed).for_input(7)), graph: SubgraphBuilder::new("main") }
     }
 
     fn quantized(&mut self, id: TensorId, scale: f32, zero: i64) -> TensorId {
@@ -212,7 +212,7 @@ fn lstm(seed: u64, has: Has, seen: &mut BTreeSet<u8>) {
 
 #[test]
 fn cells_of_integers() {
-    let (mut draw, mut seen) = (Draw(SplitMix64::new(1, 1, 1)), BTreeSet::new());
+    let (mut draw, mut seen) = (Draw(SplitMix64::new(1).for_input(1).for_invocation(1)), BTreeSet::new());
     for seed in 0..48 {
         let narrow = seed % 8 == 0;
         let mut flag = || draw.yes();

@@ -234,7 +234,7 @@ impl DelegateTrial {
     fn fill(&self, interpreter: &mut Interpreter, run: usize) -> Result<()> {
         for input in 0..interpreter.input_count() {
             let ty = interpreter.input_tensor(input)?.ty;
-            let mut generator = SplitMix64::new(self.seed, input, run);
+            let mut generator = SplitMix64::new(self.seed).for_input(input).for_invocation(run);
             fill(ty, interpreter.input_bytes_mut(input)?, &mut generator);
         }
         Ok(())

@@ -243,7 +243,7 @@ fn tensor_type(name: &str) -> Result<TensorType, String> {
 
 fn seeded(tensor: &RuntimeTensor, seed: u64, input: usize, invoke: usize) -> Vec<u8> {
     let mut bytes = vec![0; tensor.byte_size().unwrap_or(0)];
-    fill(tensor.ty, &mut bytes, &mut SplitMix64::new(seed, input, invoke));
+    fill(tensor.ty, &mut bytes, &mut SplitMix64::new(seed).for_input(input).for_invocation(invoke));
     bytes
 }
 

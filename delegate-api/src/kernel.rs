@@ -266,8 +266,22 @@ pub struct DelegateParams {
 }
 
 impl DelegateParams {
-    /// Creates a partition of these nodes, inputs and outputs.
-    pub fn new(nodes: Vec<NodeId>, inputs: Vec<TensorId>, outputs: Vec<TensorId>) -> Self {
-        DelegateParams { nodes, inputs, outputs }
+    /// Creates a partition of these nodes, without inputs and outputs.
+    pub fn new(nodes: Vec<NodeId>) -> Self {
+        DelegateParams { nodes, ..DelegateParams::default() }
+    }
+
+    /// Sets [`DelegateParams::inputs`].
+    #[must_use]
+    pub fn with_inputs(mut self, inputs: Vec<TensorId>) -> Self {
+        self.inputs = inputs;
+        self
+    }
+
+    /// Sets [`DelegateParams::outputs`].
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: Vec<TensorId>) -> Self {
+        self.outputs = outputs;
+        self
     }
 }

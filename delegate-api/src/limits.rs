@@ -117,7 +117,6 @@ impl PartitionOptions {
 
 /// The speed of a backend.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct Rates {
     /// Multiply-adds per second of nodes that are bound by arithmetic.
     pub multiply_adds: f64,
@@ -126,11 +125,6 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Creates rates from multiply-adds per second and bytes per second.
-    pub fn new(multiply_adds: f64, bytes: f64) -> Self {
-        Rates { multiply_adds, bytes }
-    }
-
     /// Returns the seconds for work of this cost. Arithmetic and memory accesses overlap.
     fn seconds(&self, cost: Cost) -> f64 {
         (cost.multiply_adds as f64 / self.multiply_adds).max(cost.bytes as f64 / self.bytes)
@@ -139,7 +133,6 @@ impl Rates {
 
 /// Estimates whether a partition gains more than its copies cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct CostModel {
     /// The speed of the CPU kernels.
     pub cpu: Rates,
@@ -152,11 +145,6 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// Creates a cost model. `copies` is in bytes per second, `overhead` per run of a partition.
-    pub fn new(cpu: Rates, delegate: Rates, copies: f64, overhead: Duration) -> Self {
-        CostModel { cpu, delegate, copies, overhead }
-    }
-
     /// Returns the estimated time of a partition on both backends. A time that is not finite or exceeds the range is
     /// [`Duration::MAX`].
     pub fn estimate(&self, partition: &DelegateParams, graph: &GraphView<'_>) -> Estimate {
@@ -210,7 +198,7 @@ impl NodeView<'_> {
         let known = self.inputs().chain(self.outputs()).all(|t| t.shape().is_some());
         let definition = self.op().builtin().and_then(definition).filter(|_| known);
         let multiply_adds = definition.map_or(0, |def| (def.multiply_adds)(&self.signature()));
-        Cost::new(multiply_adds, bytes)
+        Cost { multiply_adds, bytes }
     }
 
     /// Returns the lowest version of the op that has the features which the node uses. Its own version for custom ops, and

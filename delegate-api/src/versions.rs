@@ -79,7 +79,7 @@ impl VersionTable {
     ///
     /// # Errors
     /// As [`VersionTable::check`]; [`Rejection::UnderstatedVersion`] where only `needed` is above the maximum.
-    pub fn check_use(&self, op: &Op, version: u32, needed: u32) -> Result<(), Rejection> {
+    pub(crate) fn check_use(&self, op: &Op, version: u32, needed: u32) -> Result<(), Rejection> {
         self.check(op, version)?;
         match self.max_version(op) {
             Some(max) if needed > max => {

@@ -215,7 +215,8 @@ impl OneNode {
     ) -> delegraph_core::Result<usize> {
         let (known, states) = (vec![true; self.tensors.len()], [NodeState::default()]);
         let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
-        let params = DelegateParams::new(vec![NodeId(0)], inputs.clone(), outputs.clone());
+        let params =
+            DelegateParams::new(vec![NodeId(0)]).with_inputs(inputs.clone()).with_outputs(outputs.clone());
         let mut kernel = delegate.kernel(&params, &self.view(&known, &states))?;
         let inputs: Vec<_> = inputs.into_iter().map(Some).collect();
         let mut host = NoHost(Resources::default());

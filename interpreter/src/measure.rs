@@ -52,18 +52,20 @@ pub fn measure<D: Delegate + 'static>(
             median(&mut interpreter)
         };
     let of = |(short, long): (f64, f64)| ((long - short) / (LAYERS - 1) as f64).max(1e-9);
-    let cpu = Rates::new(
-        MULTIPLY_ADDS / of((seconds(convolve, SIZE, 1, false)?, seconds(convolve, SIZE, LAYERS, false)?)),
-        2.0 * BYTES / of((seconds(pool, SIZE, 1, false)?, seconds(pool, SIZE, LAYERS, false)?)),
-    );
+    let cpu = Rates {
+        multiply_adds: MULTIPLY_ADDS
+            / of((seconds(convolve, SIZE, 1, false)?, seconds(convolve, SIZE, LAYERS, false)?)),
+        bytes: 2.0 * BYTES / of((seconds(pool, SIZE, 1, false)?, seconds(pool, SIZE, LAYERS, false)?)),
+    };
     let overhead = seconds(pool, 1, 1, true)?;
     let pooled = (seconds(pool, SIZE, 1, true)?, seconds(pool, SIZE, LAYERS, true)?);
-    let rates = Rates::new(
-        MULTIPLY_ADDS / of((seconds(convolve, SIZE, 1, true)?, seconds(convolve, SIZE, LAYERS, true)?)),
-        2.0 * BYTES / of(pooled),
-    );
+    let delegate = Rates {
+        multiply_adds: MULTIPLY_ADDS
+            / of((seconds(convolve, SIZE, 1, true)?, seconds(convolve, SIZE, LAYERS, true)?)),
+        bytes: 2.0 * BYTES / of(pooled),
+    };
     let copies = 2.0 * BYTES / (pooled.0 - overhead - of(pooled)).max(1e-9);
-    Ok(CostModel::new(cpu, rates, copies, Duration::from_secs_f64(overhead)))
+    Ok(CostModel { cpu, delegate, copies, overhead: Duration::from_secs_f64(overhead) })
 }
 
 fn convolve(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {

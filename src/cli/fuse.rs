@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use delegraph::core::writer::{Restamped, RestampedOp};
 use delegraph::core::{OpResolver, printable};
-use delegraph::fusion::{Change, Difference, FusionReport, Pipeline, Unchanged, compare_with_limits};
+use delegraph::fusion::{
+    Change, Difference, FusionReport, ModelPair, Pipeline, Unchanged, compare_with_limits,
+};
 use delegraph::{Error, Model, TensorType};
 use serde::Serialize;
 
@@ -262,7 +264,8 @@ fn differences(
     samples: usize,
 ) -> Result<Result<Vec<Difference>, String>, Failure> {
     let (original, model) = (Arc::new(original), Arc::new(model.clone()));
-    match compare_with_limits(&original, &model, resolver, samples, budgets::limits()) {
+    let models = ModelPair { original: &original, fused: &model };
+    match compare_with_limits(models, resolver, samples, budgets::limits()) {
         Ok(differences) => Ok(Ok(differences)),
         Err(error) if is_limit(&error) => {
             let help = "nothing was written, as the models could not be compared within the limit; `--samples 0` writes \

@@ -230,7 +230,7 @@ impl Entry {
         for (i, (array, path)) in arrays.into_iter().zip(&files).enumerate() {
             let ty = interpreter.input_tensor(i)?.ty;
             let Some(array) = array else {
-                seeded::fill(ty, interpreter.input_bytes_mut(i)?, &mut SplitMix64::new(seed, i, 0));
+                seeded::fill(ty, interpreter.input_bytes_mut(i)?, &mut SplitMix64::new(seed).for_input(i));
                 continue;
             };
             let at = |e: String| {

@@ -40,7 +40,7 @@ fn run(model: &Arc<Model>, builder: impl FnOnce(Arc<Model>) -> InterpreterBuilde
         let mut interpreter = builder(model.clone()).limits(limits).build()?;
         for i in 0..interpreter.input_count() {
             let ty = interpreter.input_tensor(i)?.ty;
-            seeded::fill(ty, interpreter.input_bytes_mut(i)?, &mut SplitMix64::new(3, i, 0));
+            seeded::fill(ty, interpreter.input_bytes_mut(i)?, &mut SplitMix64::new(3).for_input(i));
         }
         interpreter.invoke()?;
         let output = |i| {

@@ -96,7 +96,7 @@ fn damage(file: &[u8], g: &mut SplitMix64) -> Vec<u8> {
 
 #[test]
 fn damaged_files_are_errors() {
-    let mut g = SplitMix64::new(1, 0, 0);
+    let mut g = SplitMix64::new(1);
     let mut errors = 0;
     for form in ["float32", "float16", "dynamic_range", "int8"] {
         let path = format!("{}/assets/digits/digits_{form}.tflite", env!("CARGO_MANIFEST_DIR"));

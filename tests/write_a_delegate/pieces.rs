@@ -168,8 +168,9 @@ pub fn supports_if(node: &NodeView<'_>, known: &[BuiltinOp]) -> Result<(), Rejec
 
 /// Few, large partitions that gain more than their copies cost.
 pub fn worthwhile() -> PartitionOptions {
-    let (cpu, delegate) = (Rates::new(20e9, 10e9), Rates::new(500e9, 100e9));
-    let cost = CostModel::new(cpu, delegate, 20e9, Duration::from_micros(50));
+    let cpu = Rates { multiply_adds: 20e9, bytes: 10e9 };
+    let delegate = Rates { multiply_adds: 500e9, bytes: 100e9 };
+    let cost = CostModel { cpu, delegate, copies: 20e9, overhead: Duration::from_micros(50) };
     PartitionOptions::default().with_max_partitions(4).with_min_nodes(2).with_cost(cost)
 }
 

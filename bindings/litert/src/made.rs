@@ -62,7 +62,7 @@ impl Made {
             (id, tensor.shape.clone(), tensor.bytes().to_vec())
         });
         let constants = constants.collect();
-        let params = DelegateParams::new(nodes, inputs, outputs);
+        let params = DelegateParams::new(nodes).with_inputs(inputs).with_outputs(outputs);
         let folded = params.nodes.iter().all(|&n| view.node(n).state().folded);
         let kernel =
             if folded { None } else { Some(contain(|| factory(&params, view).map_err(|e| e.chain()))?) };

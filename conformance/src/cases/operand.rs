@@ -294,7 +294,7 @@ impl Operand {
     pub fn data(&self, index: usize, step: usize) -> Vec<u8> {
         let mut data = self.drawn_data(index, step);
         if let Some(seed) = self.nudge.filter(|_| self.ty == TensorType::Float32) {
-            let mut g = SplitMix64::new(seed, index, step);
+            let mut g = SplitMix64::new(seed).for_input(index).for_invocation(step);
             for element in data.as_chunks_mut::<4>().0 {
                 let units = (g.draw() % 9) as f32 - 4.0;
                 let value = f32::from_le_bytes(*element);
@@ -351,9 +351,9 @@ impl Operand {
 
     fn generator(&self, index: usize, step: usize) -> SplitMix64 {
         match self.seed {
-            SEED => SplitMix64::new(SEED, index, step),
+            SEED => SplitMix64::new(SEED).for_input(index).for_invocation(step),
             // Neighbouring streams are shifted copies of one sequence; drawing a new seed separates them.
-            seed => SplitMix64::new(SplitMix64::new(seed, index, step).draw(), 0, 0),
+            seed => SplitMix64::new(SplitMix64::new(seed).for_input(index).for_invocation(step).draw()),
         }
     }
 

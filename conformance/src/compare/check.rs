@@ -592,7 +592,7 @@ mod tests {
     #[test]
     fn random_numbers_have_moments() {
         let draw = |seed: u64| {
-            let mut g = crate::seeded::SplitMix64::new(seed, 0, 0);
+            let mut g = crate::seeded::SplitMix64::new(seed);
             (0..2000).map(|_| g.draw_f32()).collect::<Vec<_>>()
         };
         let random = check(ComputationKind::Statistical);

@@ -167,7 +167,7 @@ impl Problem {
             let width =
                 id.and_then(|t| t.ty().bits()).filter(|bits| bits % 8 == 0).map_or(0, |bits| bits / 8);
             let count = feed.bytes.len().checked_div(width).unwrap_or(0);
-            let mut generator = SplitMix64::new(seed, feed.input, 0);
+            let mut generator = SplitMix64::new(seed).for_input(feed.input);
             for i in (1..count).rev() {
                 let j = (generator.draw() % (i as u64 + 1)) as usize;
                 (0..width).for_each(|b| feed.bytes.swap(i * width + b, j * width + b));

@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::{
+use super::{Window, 
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
     lowest_with, options, per_weight, windowed_output,
 };
@@ -60,8 +60,9 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         )));
     }
     check_bias(cx, 2, out)?;
-    let h = windowed_output(h, kh, p.stride_h, p.dilation_h_factor, p.padding)?;
-    let w = windowed_output(w, kw, p.stride_w, p.dilation_w_factor, p.padding)?;
+    let rows = Window { size: kh, stride: p.stride_h, dilation: p.dilation_h_factor };
+    let columns = Window { size: kw, stride: p.stride_w, dilation: p.dilation_w_factor };
+    let (h, w) = (windowed_output(h, rows, p.padding)?, windowed_output(w, columns, p.padding)?);
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, out])])
 }
 

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
-use super::{
+use super::{Window, 
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, always_1, options,
     per_weight, size_from, windowed_output,
 };
@@ -66,7 +66,8 @@ impl Conv3DParams {
         let (strides, dilations) = (self.strides(), self.dilations());
         let mut output = [0; 3];
         for (d, size) in output.iter_mut().enumerate() {
-            *size = windowed_output(input[d], filter[d], strides[d], dilations[d], self.padding)?;
+            let window = Window { size: filter[d], stride: strides[d], dilation: dilations[d] };
+            *size = windowed_output(input[d], window, self.padding)?;
         }
         Ok(output)
     }

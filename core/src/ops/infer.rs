@@ -231,26 +231,32 @@ pub fn expect_shape(cx: &InferContext<'_>, i: usize, shape: &[usize]) -> Result<
     Err(InferError::new(format!("input {i} has the shape {got}, expected {shape:?}")))
 }
 
-/// Returns the output size of a sliding window along one dimension, for conv and pool ops. `stride` and `dilation` are
-/// read from the file: anything below 1 is an error.
-pub fn windowed_output(
-    input: usize,
-    window: usize,
-    stride: i32,
-    dilation: i32,
-    padding: Padding,
-) -> Result<usize, InferError> {
+/// A sliding window along one dimension. `S` is the type of stride and dilation: `i32` as they are in a file, `usize`
+/// once they are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window<S = usize> {
+    /// The number of elements of the window.
+    pub size: usize,
+    /// The distance from one position of the window to the next.
+    pub stride: S,
+    /// The distance from one element of the window to the next.
+    pub dilation: S,
+}
+
+/// Returns the output size of a sliding window along one dimension, for conv and pool ops. A stride or dilation below 1
+/// is an error.
+pub fn windowed_output(input: usize, window: Window<i32>, padding: Padding) -> Result<usize, InferError> {
     let positive = |v: i32, what: &str| {
         usize::try_from(v)
             .ok()
             .filter(|&v| v > 0)
             .ok_or_else(|| InferError::new(format!("{what} {v} is not positive")))
     };
-    let (stride, dilation) = (positive(stride, "stride")?, positive(dilation, "dilation")?);
-    if window == 0 {
+    let (stride, dilation) = (positive(window.stride, "stride")?, positive(window.dilation, "dilation")?);
+    if window.size == 0 {
         return Err(InferError::new("the filter is empty"));
     }
-    let extent = dilated(window, dilation)?;
+    let extent = dilated(window.size, dilation)?;
     match padding {
         Padding::Same => Ok(input.div_ceil(stride)),
         // A window that does not fit gives no outputs at all.
@@ -260,9 +266,9 @@ pub fn windowed_output(
 
 /// Padding in front of a dimension: half of the elements by which `output` windows exceed the input. An odd element is
 /// at the back.
-pub fn pad_amount(input: usize, output: usize, window: usize, stride: usize, dilation: usize) -> usize {
-    let extent = window.saturating_sub(1).saturating_mul(dilation).saturating_add(1);
-    output.saturating_sub(1).saturating_mul(stride).saturating_add(extent).saturating_sub(input) / 2
+pub fn pad_amount(input: usize, output: usize, window: Window) -> usize {
+    let extent = window.size.saturating_sub(1).saturating_mul(window.dilation).saturating_add(1);
+    output.saturating_sub(1).saturating_mul(window.stride).saturating_add(extent).saturating_sub(input) / 2
 }
 
 fn dilated(window: usize, dilation: usize) -> Result<usize, InferError> {
@@ -284,13 +290,16 @@ mod tests {
 
     #[test]
     fn windows() {
-        assert_eq!(windowed_output(257, 3, 2, 1, Padding::Same), Ok(129));
-        assert_eq!(windowed_output(5, 3, 1, 2, Padding::Valid), Ok(1));
-        assert_eq!(windowed_output(2, 3, 1, 1, Padding::Valid), Ok(0));
-        assert!(windowed_output(5, 3, 0, 1, Padding::Same).is_err());
-        assert!(windowed_output(5, 0, 1, 1, Padding::Same).is_err());
-        assert_eq!(pad_amount(257, 129, 3, 2, 1), 1);
-        assert_eq!(pad_amount(4, 2, 3, 2, 1), 0, "the odd one goes to the back");
+        let window = Window { size: 3, stride: 1, dilation: 1 };
+        let strided = Window { stride: 2, ..window };
+        assert_eq!(windowed_output(257, strided, Padding::Same), Ok(129));
+        assert_eq!(windowed_output(5, Window { dilation: 2, ..window }, Padding::Valid), Ok(1));
+        assert_eq!(windowed_output(2, window, Padding::Valid), Ok(0));
+        assert!(windowed_output(5, Window { stride: 0, ..window }, Padding::Same).is_err());
+        assert!(windowed_output(5, Window { size: 0, ..window }, Padding::Same).is_err());
+        let strided = Window { size: 3, stride: 2, dilation: 1 };
+        assert_eq!(pad_amount(257, 129, strided), 1);
+        assert_eq!(pad_amount(4, 2, strided), 0, "the odd one goes to the back");
     }
 
     #[test]

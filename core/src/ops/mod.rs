@@ -25,7 +25,7 @@ pub(crate) use codec::OptionsType;
 pub use codec::{Codec, FieldInfo};
 use codec::{enums, options};
 pub use infer::{
-    Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, axis_in,
+    Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, Window, axis_in,
     expect_shape, pad_amount, size_from, windowed_output,
 };
 

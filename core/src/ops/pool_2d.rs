@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::{
+use super::{Window, 
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType, always_1,
     lowest_with, options, windowed_output,
 };
@@ -56,11 +56,13 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let p: &Pool2DParams = cx.params()?;
     let [n, h, w, c] = cx.shape_of_rank(0, "the input")?;
-    let window = |size: i32| {
+    let size = |size: i32| {
         usize::try_from(size).map_err(|_| InferError::new(format!("a window of size {size} is negative")))
     };
-    let h = windowed_output(h, window(p.filter_height)?, p.stride_h, 1, p.padding)?;
-    let w = windowed_output(w, window(p.filter_width)?, p.stride_w, 1, p.padding)?;
+    let rows = Window { size: size(p.filter_height)?, stride: p.stride_h, dilation: 1 };
+    let h = windowed_output(h, rows, p.padding)?;
+    let columns = Window { size: size(p.filter_width)?, stride: p.stride_w, dilation: 1 };
+    let w = windowed_output(w, columns, p.padding)?;
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, c])])
 }
 

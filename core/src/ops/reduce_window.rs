@@ -75,7 +75,7 @@ pub struct Windows {
 impl Windows {
     /// Windows over `input`. An empty list of strides or dilations means ones, of paddings none; `padding` holds two
     /// numbers per dimension.
-    pub fn new(
+    pub(super) fn new(
         input: &Shape,
         size: &[i64],
         stride: &[i64],

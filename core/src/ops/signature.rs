@@ -72,12 +72,12 @@ impl<'a> OpSignature<'a> {
     }
 
     /// Input `i` has a scale per index of `dimension`, and more than one.
-    pub fn per_channel(&self, i: usize, dimension: usize) -> bool {
+    pub(super) fn per_channel(&self, i: usize, dimension: usize) -> bool {
         self.input(i).is_some_and(|t| t.scales() > 1 && t.shape.get(dimension) == Some(&t.scales()))
     }
 
     /// Float activations with 8-bit weights, which quantizes the activations on the fly.
-    pub fn hybrid(&self, data: usize, weights: usize) -> bool {
+    pub(super) fn hybrid(&self, data: usize, weights: usize) -> bool {
         self.input_is(data, &[TensorType::Float32])
             && self.input_is(weights, &[TensorType::Int8])
             && self.output_is(0, &[TensorType::Float32])
@@ -156,17 +156,9 @@ pub(super) fn recurrent(s: &OpSignature<'_>) -> u64 {
 
 /// The cost of running a node once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub struct Cost {
     /// Multiply-adds; an elementwise operation counts as one.
     pub multiply_adds: u64,
     /// Bytes read and written, constants included; each operand is counted once.
     pub bytes: u64,
-}
-
-impl Cost {
-    /// Creates the cost of this number of multiply-adds and bytes.
-    pub fn new(multiply_adds: u64, bytes: u64) -> Self {
-        Cost { multiply_adds, bytes }
-    }
 }

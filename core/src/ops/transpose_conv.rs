@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
-use super::{
+use super::{Window, 
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
     lowest_with, options, size_from, windowed_output,
 };
@@ -61,8 +61,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     }
     // The sizes of the transposed convolution's output; computing them checks strides and kernel.
     let p: &TransposeConvParams = cx.params()?;
-    windowed_output(height, kernel_h, p.stride_h, 1, p.padding)?;
-    windowed_output(width, kernel_w, p.stride_w, 1, p.padding)?;
+    windowed_output(height, Window { size: kernel_h, stride: p.stride_h, dilation: 1 }, p.padding)?;
+    windowed_output(width, Window { size: kernel_w, stride: p.stride_w, dilation: 1 }, p.padding)?;
     Ok(smallvec![Inferred::known(ty, [batch, height, width, out])])
 }
 

@@ -89,9 +89,23 @@ pub struct FusionChange {
 }
 
 impl FusionChange {
-    /// Creates a change: the ops `from` were replaced by the ops `to`.
-    pub fn new(subgraph: usize, tensor: impl Into<String>, from: Vec<String>, to: Vec<String>) -> Self {
-        FusionChange { subgraph, tensor: tensor.into(), from, to }
+    /// Creates a change of the nodes that compute `tensor`, without ops.
+    pub fn new(subgraph: usize, tensor: impl Into<String>) -> Self {
+        FusionChange { subgraph, tensor: tensor.into(), from: Vec::new(), to: Vec::new() }
+    }
+
+    /// Sets [`FusionChange::from`].
+    #[must_use]
+    pub fn with_from(mut self, from: Vec<String>) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Sets [`FusionChange::to`].
+    #[must_use]
+    pub fn with_to(mut self, to: Vec<String>) -> Self {
+        self.to = to;
+        self
     }
 }
 

@@ -212,7 +212,9 @@ impl DeferredKernel {
         }
         let data = self.params.inputs.iter().zip(&self.is_operand).enumerate().filter(|(_, (_, is))| !**is);
         let (positions, inputs): (Vec<usize>, Vec<TensorId>) = data.map(|(i, (id, _))| (i, *id)).unzip();
-        let params = DelegateParams::new(self.params.nodes.clone(), inputs, self.params.outputs.clone());
+        let params = DelegateParams::new(self.params.nodes.clone())
+            .with_inputs(inputs)
+            .with_outputs(self.params.outputs.clone());
         let view = self.snapshot.view();
         let lowered = match ops::lower_partition(&self.gpu, self.fusion, &params, &view) {
             Ok(lowered) => lowered,

@@ -1,7 +1,7 @@
 //! The custom ops `MaxPoolingWithArgmax2D` and `MaxUnpooling2D`.
 
 use delegraph_core::ops::max_pooling::MaxPoolingParams;
-use delegraph_core::ops::{Padding, windowed_output};
+use delegraph_core::ops::{Padding, Window, windowed_output};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::max_pooling::{Pool, Unpool, Windows};
 
@@ -36,7 +36,8 @@ fn pool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let shape = cx.shape4(input)?;
     let small = cx.shape4(outputs[0])?;
     for d in 0..2 {
-        let wanted = windowed_output(shape[d + 1] as usize, p.window[d], p.strides[d], 1, p.padding);
+        let window = Window { size: p.window[d], stride: p.strides[d], dilation: 1 };
+        let wanted = windowed_output(shape[d + 1] as usize, window, p.padding);
         if wanted.map_err(invalid)? != small[d + 1] as usize || cx.shape4(outputs[1])? != small {
             return Err(unsupported(format!(
                 "outputs of shape {small:?}; only the shape of the windows is supported"

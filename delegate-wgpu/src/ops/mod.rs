@@ -4,7 +4,7 @@
 //! lowers a node or rejects it with a reason. A node is supported when lowering it into a temporary graph succeeds,
 //! so that support and lowering cannot disagree.
 
-use delegraph_core::ops::{Activation as Fused, InferError, Padding};
+use delegraph_core::ops::{Activation as Fused, InferError, Padding, Window, pad_amount};
 use delegraph_core::{BuiltinOp, Op, TensorType};
 use delegraph_delegate_api::{NodeView, Rejection, VersionTable};
 use delegraph_shaders::Activation;
@@ -307,8 +307,8 @@ pub(crate) fn pad_front(
     if padding == Padding::Valid {
         return Ok(0);
     }
-    let [input, output, window, stride, dilation] =
+    let [input, output, size, stride, dilation] =
         [input, output, window, stride, dilation].map(|v| v as usize);
-    let pad = delegraph_core::ops::pad_amount(input, output, window, stride, dilation);
+    let pad = pad_amount(input, output, Window { size, stride, dilation });
     i32::try_from(pad).map_err(|_| unsupported(format!("padding {pad}; at most {} is supported", i32::MAX)))
 }

@@ -2,7 +2,7 @@
 
 use delegraph_core::TensorType::{Float32, Int8, Int16, UInt8};
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
-use delegraph_core::ops::{Padding, pad_amount};
+use delegraph_core::ops::{Padding, Window, pad_amount};
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::Epilogue;
@@ -27,7 +27,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let cut = |d: usize| {
         let [output, kernel, stride] = [result[d + 1], kernel[d + 1], stride[d]].map(|n| n as usize);
         let cut = match p.padding {
-            Padding::Same => pad_amount(output, output.div_ceil(stride), kernel, stride, 1),
+            Padding::Same => {
+                pad_amount(output, output.div_ceil(stride), Window { size: kernel, stride, dilation: 1 })
+            }
             Padding::Valid => 0,
         };
         u32::try_from(cut)

@@ -8,7 +8,7 @@ use delegraph_core::graph::{Model, Node, NodeId, Subgraph, TensorId};
 use delegraph_core::{Composite, OpResolver, Shape};
 
 use super::known::Known;
-use super::proof::compare_with_limits;
+use super::proof::{ModelPair, compare_with_limits};
 use super::rewriter::Rewriter;
 use super::store::Store;
 use crate::runtime::ResourceLimits;
@@ -208,7 +208,8 @@ pub(super) fn try_apart(
     let invalid = |e: Error| invalid(&call.name, e);
     let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs).map_err(invalid)?);
     Known::of(&fused, resolver, false, limits).map_err(invalid)?;
-    for difference in compare_with_limits(&original, &fused, resolver, 2, limits.clone())? {
+    let models = ModelPair { original: &original, fused: &fused };
+    for difference in compare_with_limits(models, resolver, 2, limits.clone())? {
         if !difference.within(fusion.tolerance()) {
             let greatest = difference.greatest;
             return Ok(Outcome::Unchanged(format!(

@@ -72,8 +72,9 @@ impl Exported for Fusions {
             Fusion::Pattern(f) => Pipeline::empty().pattern_arc(f.clone()),
         };
         let (model, report) = pipeline.run_alone(model).map_err(flat)?;
-        let change =
-            |Change { subgraph, tensor, from, to, .. }| FusionChange::new(subgraph, tensor, from, to);
+        let change = |Change { subgraph, tensor, from, to, .. }| {
+            FusionChange::new(subgraph, tensor).with_from(from).with_to(to)
+        };
         let unchanged =
             |Unchanged { subgraph, tensor, reason, .. }| FusionUnchanged::new(subgraph, tensor, reason);
         let result = match report.changes.is_empty() {

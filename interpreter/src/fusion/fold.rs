@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, Op, TensorType};
 
 use super::known::Known;
 use super::report::Change;
-use super::rewriter::Rewriter;
+use super::rewriter::{Redirect, Rewriter};
 
 /// Results up to this size are folded even if their inputs are smaller.
 const SMALL: usize = 1 << 12;
@@ -56,7 +56,7 @@ pub(super) fn fold(model: &Model, known: &Known, index: usize, graph: &mut Rewri
             }
             tensor.set_shape_signature(None);
             let folded = graph.new_constant_bytes(tensor, bytes);
-            graph.redirect(*output, folded);
+            graph.redirect(Redirect { from: *output, to: folded });
         }
         graph.remove(id);
         let (from, to) = graph.taken();

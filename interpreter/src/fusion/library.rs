@@ -10,7 +10,7 @@ use delegraph_core::graph::{Model, ModelBytes};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary, FusionResult, LibraryFusion};
 
 use super::composite::invalid;
-use super::proof::{Shared, compare_with_limits};
+use super::proof::{ModelPair, Shared, compare_with_limits};
 use super::report::{Change, Unchanged};
 use crate::runtime::{Interpreter, ResourceLimits};
 
@@ -101,7 +101,8 @@ impl LibraryPass {
         if original.build().is_err() {
             return Ok(None);
         }
-        let differences = compare_with_limits(model, &Arc::new(fused.clone()), resolver, 2, limits.clone());
+        let models = ModelPair { original: model, fused: &Arc::new(fused.clone()) };
+        let differences = compare_with_limits(models, resolver, 2, limits.clone());
         let differences = differences.map_err(|error| invalid(&self.fusion.name, error))?;
         let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
         Ok(worst.map(|d| {

@@ -51,9 +51,9 @@ pub use composite::{Call, CompositeFusion, Outcome};
 pub use export::Fusions;
 pub use pattern::PatternFusion;
 pub use pipeline::{Fused, Pipeline};
-pub use proof::{Difference, compare, compare_with_limits};
+pub use proof::{Difference, ModelPair, compare, compare_with_limits};
 pub use report::{Change, FusionReport, Size, Unchanged};
-pub use rewriter::Rewriter;
+pub use rewriter::{Redirect, Rewriter};
 
 /// Items that [`export_fusions!`](crate::export_fusions) refers to.
 #[doc(hidden)]

@@ -35,6 +35,15 @@ impl Difference {
     }
 }
 
+/// The models of a comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelPair<'m> {
+    /// The model as it was.
+    pub original: &'m Arc<Model>,
+    /// The rewritten model.
+    pub fused: &'m Arc<Model>,
+}
+
 /// Runs both models on `samples` random inputs. Each sample begins with the state of a new interpreter. Unless the
 /// fused model has persistent state that the original lacks, a sample has two invocations, so that the state between
 /// them is compared. Returns the greatest difference per output.
@@ -43,12 +52,11 @@ impl Difference {
 /// If the original does not run; [`Error::State`] if the fused model does not run, or inputs and outputs of the two
 /// differ.
 pub fn compare(
-    original: &Arc<Model>,
-    fused: &Arc<Model>,
+    models: ModelPair<'_>,
     resolver: &Arc<dyn OpResolver>,
     samples: usize,
 ) -> Result<Vec<Difference>> {
-    compare_with_limits(original, fused, resolver, samples, ResourceLimits::default())
+    compare_with_limits(models, resolver, samples, ResourceLimits::default())
 }
 
 /// As [`compare`]. Both models together stay within `limits`.
@@ -56,8 +64,7 @@ pub fn compare(
 /// # Errors
 /// As [`compare`]; [`Error::LimitExceeded`].
 pub fn compare_with_limits(
-    original: &Arc<Model>,
-    fused: &Arc<Model>,
+    ModelPair { original, fused }: ModelPair<'_>,
     resolver: &Arc<dyn OpResolver>,
     samples: usize,
     mut limits: ResourceLimits,

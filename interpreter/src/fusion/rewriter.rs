@@ -41,6 +41,15 @@ impl fmt::Debug for Rewriter<'_> {
     }
 }
 
+/// A tensor whose consumers read another one instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redirect {
+    /// The tensor that the consumers read.
+    pub from: TensorId,
+    /// The tensor that they read instead.
+    pub to: TensorId,
+}
+
 impl<'m> Rewriter<'m> {
     pub(super) fn new(model: &'m Model, index: usize, known: &Known, store: &'m mut Store) -> Self {
         let mut subgraph = model.subgraphs().get(index).cloned().unwrap_or_default();
@@ -264,8 +273,8 @@ impl<'m> Rewriter<'m> {
         (std::mem::take(&mut self.gone), std::mem::take(&mut self.came))
     }
 
-    /// Redirects all consumers of `from` to `to`. Returns false, and changes nothing, if `from` is an output.
-    pub fn redirect(&mut self, from: TensorId, to: TensorId) -> bool {
+    /// Lets all consumers of `from` read `to`. Returns false, and changes nothing, if `from` is an output.
+    pub fn redirect(&mut self, Redirect { from, to }: Redirect) -> bool {
         if self.is_output(from) || from == to {
             return false;
         }

@@ -39,7 +39,8 @@ fn ops_after(pipeline: &Pipeline, model: &Model) -> Vec<String> {
 
 fn same(a: &Model, b: &Model) {
     let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
-    for difference in compare(&Arc::new(a.clone()), &Arc::new(b.clone()), &resolver, 3).unwrap() {
+    let models = ModelPair { original: &Arc::new(a.clone()), fused: &Arc::new(b.clone()) };
+    for difference in compare(models, &resolver, 3).unwrap() {
         assert!(difference.is_fine(), "{difference:?}");
     }
 }
@@ -520,7 +521,7 @@ impl PatternFusion for TwoNegations {
         let (Some(x), Some(output)) = (inner.input(0), graph.node(node).map(|n| n.outputs()[0])) else {
             return Ok(false);
         };
-        Ok(graph.redirect(output, x))
+        Ok(graph.redirect(Redirect { from: output, to: x }))
     }
 }
 

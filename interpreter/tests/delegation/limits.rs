@@ -85,8 +85,13 @@ fn excluded_nodes_and_ops_are_left() {
 #[test]
 fn a_partition_must_gain_more_than_its_copies_cost() {
     // One node takes 4 µs on the CPU and 1 µs with the delegate; a partition copies 32 bytes.
-    let rates = |multiply_adds| Rates::new(multiply_adds, 1e12);
-    let model = CostModel::new(rates(1e6), rates(4e6), 16e6, Duration::from_nanos(3500));
+    let rates = |multiply_adds| Rates { multiply_adds, bytes: 1e12 };
+    let model = CostModel {
+        cpu: rates(1e6),
+        delegate: rates(4e6),
+        copies: 16e6,
+        overhead: Duration::from_nanos(3500),
+    };
     let interpreter = limited(PartitionOptions::default().with_cost(model));
     // 2 µs of copies and 3.5 of overhead: one node loses 2.5 µs, two gain 0.5.
     assert_eq!(partitions(&interpreter), [vec![2, 3], vec![5, 6, 7]]);

@@ -10,7 +10,7 @@ use delegraph_core::{
     BuiltinOp, Model, ModelBuilder, Node, NodeId, Op, OpResolver, Result, SubgraphBuilder, TensorType,
 };
 use delegraph_interpreter::fusion::{
-    Call, CompositeFusion, Outcome, PatternFusion, Pipeline, Rewriter, compare,
+    Call, CompositeFusion, ModelPair, Outcome, PatternFusion, Pipeline, Rewriter, compare,
 };
 use delegraph_interpreter::{BuiltinOpResolver, Interpreter, ReferenceOpResolver};
 
@@ -36,7 +36,8 @@ fn ops(model: &Model) -> Vec<String> {
 fn differences(a: &Model, b: &Model) -> f64 {
     let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
     // Three invocations, each with new state.
-    let found = compare(&Arc::new(a.clone()), &Arc::new(b.clone()), &resolver, 3).unwrap();
+    let models = ModelPair { original: &Arc::new(a.clone()), fused: &Arc::new(b.clone()) };
+    let found = compare(models, &resolver, 3).unwrap();
     found.iter().map(|d| d.greatest).fold(0.0, f64::max)
 }
 

@@ -16,7 +16,7 @@ use delegraph_core::{
     BuiltinOp as B, Model, ModelBuilder, ModelBytes, OpResolver, Params, Quantization, SubgraphBuilder,
     TensorId, TensorType,
 };
-use delegraph_interpreter::fusion::{Pipeline, compare};
+use delegraph_interpreter::fusion::{ModelPair, Pipeline, compare};
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 
 use crate::recurrent::FLOAT;
@@ -420,7 +420,8 @@ fn hold(seed: u64, model: &Model, pipeline: &Pipeline, allowed: impl Fn(TensorId
     let resolvers: [Arc<dyn OpResolver>; 2] =
         [Arc::new(BuiltinOpResolver::new()), Arc::new(ReferenceOpResolver::new())];
     for resolver in &resolvers {
-        let differences = compare(&original, &fused, resolver, 2).unwrap();
+        let models = ModelPair { original: &original, fused: &fused };
+        let differences = compare(models, resolver, 2).unwrap();
         for (difference, output) in differences.iter().zip(model.subgraphs()[0].outputs()) {
             assert!(difference.within(allowed(*output)), "seed {seed}: {difference:?}");
         }

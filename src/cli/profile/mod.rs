@@ -280,7 +280,8 @@ impl Profile {
                 let time = |r: &Run| Some(ms(r.kernels.get(p)?.get(k)?.time?));
                 let time = median(runs.iter().filter_map(time));
                 let each = kernel.nodes.iter().map(|&id| graph.node(id).cost().multiply_adds);
-                let cost = Cost::new(each.fold(0, u64::saturating_add), kernel.bytes);
+                let multiply_adds = each.fold(0, u64::saturating_add);
+                let cost = Cost { multiply_adds, bytes: kernel.bytes };
                 let integers = kernel.nodes.iter().any(|&id| multiplies_integers(&graph.node(id)));
                 self.kernels.push(KernelTime {
                     partition: p,

@@ -104,7 +104,7 @@ fn once(interpreter: &mut Interpreter) -> Result<()> {
         let ty = interpreter.input_tensor(i)?.ty;
         let bytes = interpreter.input_bytes_mut(i)?;
         let filled = bytes.len().min(FILLED);
-        seeded::fill(ty, &mut bytes[..filled], &mut SplitMix64::new(7, i, 0));
+        seeded::fill(ty, &mut bytes[..filled], &mut SplitMix64::new(7).for_input(i));
     }
     interpreter.invoke()?;
     for i in 0..interpreter.output_count() {

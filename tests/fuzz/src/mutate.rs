@@ -44,8 +44,8 @@ pub struct Dice(SplitMix64);
 impl Dice {
     /// Creates the choices of mutant `index` of `seed`.
     pub fn new(seed: u64, index: u64) -> Self {
-        let start = SplitMix64::new(seed, 0, 0).draw() ^ index;
-        Dice(SplitMix64::new(start, 1, 0))
+        let start = SplitMix64::new(seed).draw() ^ index;
+        Dice(SplitMix64::new(start).for_input(1))
     }
 
     /// Returns a number from 0 to `n - 1`; 0 if `n` is 0.

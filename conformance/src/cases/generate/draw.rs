@@ -12,8 +12,8 @@ impl Draw {
     pub(in super::super) fn new(seed: u64, group: &str, index: usize) -> Self {
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
         let group = group.bytes().fold(0xCBF2_9CE4_8422_2325, hash);
-        let start = SplitMix64::new(seed ^ group, index, 0).draw();
-        Draw(SplitMix64::new(start, 0, 0))
+        let start = SplitMix64::new(seed ^ group).for_input(index).draw();
+        Draw(SplitMix64::new(start))
     }
 
     /// Returns a seed for data, which differs from that of the listed cases.

@@ -210,7 +210,7 @@ unsafe extern "C" fn add_change(
     unsafe {
         if let Some(taken) = taken(context).filter(|taken| taken.changes.len() < MAX_LINES) {
             let (from, to) = (lines(text_of(from)), lines(text_of(to)));
-            taken.changes.push(FusionChange::new(subgraph, text_of(tensor), from, to));
+            taken.changes.push(FusionChange::new(subgraph, text_of(tensor)).with_from(from).with_to(to));
         }
     }
 }

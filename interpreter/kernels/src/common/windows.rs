@@ -1,7 +1,7 @@
 //! Windows of convolutions and poolings over an image.
 
 use delegraph_core::kernel::Parallel;
-use delegraph_core::ops::{Padding, pad_amount};
+use delegraph_core::ops::{Padding, Window, pad_amount};
 
 /// Windows between two polls.
 const POLL_WINDOWS: usize = 64;
@@ -34,7 +34,7 @@ impl Axis {
         let positive = |v: i32| usize::try_from(v).unwrap_or(1).max(1);
         let (stride, dilation) = (positive(stride), positive(dilation));
         let pad = match padding {
-            Padding::Same => pad_amount(input, output, window, stride, dilation),
+            Padding::Same => pad_amount(input, output, Window { size: window, stride, dilation }),
             Padding::Valid => 0,
         };
         Axis { input, output, window, stride, dilation, pad }

@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::max_pooling::MaxPoolingParams;
-use delegraph_core::ops::{Padding, windowed_output};
+use delegraph_core::ops::{Padding, Window, windowed_output};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result};
 
 use super::{check_floats, dims, invalid};
@@ -49,7 +49,8 @@ impl Kernel for Pool {
         let [batch, height, width, channels] = dims(cx.input(0)?)?;
         let (params, p) = (self.params, self.params.read);
         let along = |d: usize, input| {
-            let output = windowed_output(input, p.window[d], p.strides[d], 1, p.padding);
+            let window = Window { size: p.window[d], stride: p.strides[d], dilation: 1 };
+            let output = windowed_output(input, window, p.padding);
             output.map_err(|error| invalid(error.to_string()))
         };
         let (out_h, out_w) = (along(0, height)?, along(1, width)?);

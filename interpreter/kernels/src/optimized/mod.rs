@@ -5,7 +5,7 @@ use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, TensorView};
-use delegraph_core::ops::{Activation, Padding, TensorType, pad_amount};
+use delegraph_core::ops::{Activation, Padding, TensorType, Window, pad_amount};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Op, OpResolver, Registration, Result};
 
 use crate::common::index::packed;
@@ -199,7 +199,10 @@ fn geometry(
     let (input, output) = ([in_h, in_w], [out_h, out_w]);
     let padding = match padding {
         Padding::Valid => [0, 0],
-        Padding::Same => [0, 1].map(|a| pad_amount(input[a], output[a], window[a], stride[a], dilation[a])),
+        Padding::Same => [0, 1].map(|a| {
+            let window = Window { size: window[a], stride: stride[a], dilation: dilation[a] };
+            pad_amount(input[a], output[a], window)
+        }),
     };
     let geometry = ConvGeometry { batch, input, in_channels, output, window, stride, dilation, padding };
     // The reference kernels have no bounds on strides, dilations and windows.

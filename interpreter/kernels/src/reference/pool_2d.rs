@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::pool_2d::Pool2DParams;
-use delegraph_core::ops::{TensorType, pad_amount};
+use delegraph_core::ops::{TensorType, Window, pad_amount};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
@@ -121,7 +121,7 @@ fn windows(
 ) -> impl ExactSizeIterator<Item = Range<usize>> {
     // Inference has checked that both are positive.
     let (window, stride) = (window.max(1).cast_unsigned() as usize, stride.max(1).cast_unsigned() as usize);
-    let before = pad_amount(input, output, window, stride, 1);
+    let before = pad_amount(input, output, Window { size: window, stride, dilation: 1 });
     let within = move |position: usize| position.saturating_sub(before).min(input);
     let start = move |o: usize| o.saturating_mul(stride);
     (0..output).map(move |o| within(start(o))..within(start(o).saturating_add(window)))

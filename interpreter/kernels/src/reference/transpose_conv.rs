@@ -2,7 +2,7 @@
 
 use delegraph_core::kernel::{Parallel, PrepareContext};
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
-use delegraph_core::ops::{Padding, TensorType, pad_amount};
+use delegraph_core::ops::{Padding, TensorType, Window, pad_amount};
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
@@ -192,7 +192,9 @@ pub(crate) fn scatter(cx: &PrepareContext<'_>) -> Result<Scatter> {
     let padding = |d: usize| {
         let (size, kernel, stride) = (output[1 + d], weights[1 + d], strides[d]);
         match params.padding {
-            Padding::Same => pad_amount(size, size.div_ceil(stride), kernel, stride, 1),
+            Padding::Same => {
+                pad_amount(size, size.div_ceil(stride), Window { size: kernel, stride, dilation: 1 })
+            }
             Padding::Valid => 0,
         }
     };

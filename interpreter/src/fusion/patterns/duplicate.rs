@@ -5,7 +5,7 @@ use delegraph_core::error::Result;
 use delegraph_core::graph::NodeId;
 
 use crate::fusion::pattern::PatternFusion;
-use crate::fusion::rewriter::Rewriter;
+use crate::fusion::rewriter::{Redirect, Rewriter};
 
 /// Removes a node if an earlier one has the same op, params and inputs: its readers read the earlier node's outputs.
 /// Constants with equal bytes are merged, too.
@@ -54,8 +54,8 @@ fn merge(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
             && other.intermediates() == node.intermediates()
     })?;
     let outputs = graph.node(duplicate)?.outputs().to_vec();
-    for (from, to) in node.outputs().iter().zip(outputs) {
-        graph.redirect(*from, to);
+    for (&from, to) in node.outputs().iter().zip(outputs) {
+        graph.redirect(Redirect { from, to });
     }
     graph.remove(id);
     Some(())

@@ -6,7 +6,7 @@ use delegraph_core::{BuiltinOp, Shape};
 
 use super::is_plain;
 use crate::fusion::pattern::PatternFusion;
-use crate::fusion::rewriter::Rewriter;
+use crate::fusion::rewriter::{Redirect, Rewriter};
 
 /// Removes nodes whose output equals their input: `x + 0`, `x · 1`, CAST to the same type, RESHAPE to the same shape,
 /// TRANSPOSE without a permutation, PAD by zero, SLICE of the whole tensor, CONCATENATION and ADD_N of one tensor, TILE
@@ -45,7 +45,7 @@ fn remove(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
         });
         return Some(());
     }
-    graph.redirect(output, x);
+    graph.redirect(Redirect { from: output, to: x });
     graph.remove(id);
     Some(())
 }

@@ -5,7 +5,7 @@ use delegraph_core::graph::{Node, NodeId};
 use delegraph_core::{BuiltinOp, Params, TensorType};
 
 use crate::fusion::pattern::PatternFusion;
-use crate::fusion::rewriter::Rewriter;
+use crate::fusion::rewriter::{Redirect, Rewriter};
 
 /// Merges DEQUANTIZE and QUANTIZE. With equal quantization, both are removed; otherwise, one QUANTIZE converts
 /// directly, which differs by at most one step. QUANTIZE before DEQUANTIZE is not changed, because it loses precision.
@@ -39,7 +39,7 @@ fn merge(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     }
     let private = graph.is_private(real);
     if a == b && from.ty() == to.ty() && !graph.is_output(output) {
-        graph.redirect(output, x);
+        graph.redirect(Redirect { from: output, to: x });
         graph.remove(id);
     } else {
         // Kernels support 8 bits to 8 bits, and 16 bits to both.
