@@ -20,6 +20,7 @@ use crate::runner::{ContractChecks, Engine, answer};
 
 /// `case.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CaseFile {
     /// The signature to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]

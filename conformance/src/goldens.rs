@@ -37,6 +37,7 @@ pub struct Index {
 
 /// A file that is fetched and not committed.
 #[derive(Debug, Deserialize)]
+#[non_exhaustive]
 pub struct FileEntry {
     /// Its name in the cache.
     pub file: String,
@@ -46,6 +47,7 @@ pub struct FileEntry {
 
 /// A model with its cases.
 #[derive(Debug, Deserialize)]
+#[non_exhaustive]
 pub struct ModelEntry {
     /// Its file name.
     pub model: String,
@@ -59,6 +61,7 @@ pub struct ModelEntry {
 
 /// The invocations of one interpreter, without a reset in between.
 #[derive(Debug, Deserialize)]
+#[non_exhaustive]
 pub struct Case {
     /// The source of the inputs.
     pub inputs: Inputs,
@@ -69,6 +72,7 @@ pub struct Case {
 /// The source of a case's inputs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Inputs {
     /// Seeded random numbers, different for each input and invocation.
     Seeded,
@@ -98,6 +102,7 @@ impl Inputs {
 /// The conversion of a byte of the photo to an element of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Mapping {
     /// The byte itself.
     Raw,
@@ -125,6 +130,7 @@ struct Output {
 
 /// A photo: rows from the top, `[height, width, 3]`, RGB.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Photo {
     /// Pixels in a row.
     pub width: usize,
@@ -132,6 +138,14 @@ pub struct Photo {
     pub height: usize,
     /// The bytes.
     pub rgb: Vec<u8>,
+}
+
+impl Photo {
+    /// Creates a photo from its rows, each of `width` pixels of three bytes. An incomplete last row is left out.
+    pub fn new(width: usize, rgb: Vec<u8>) -> Self {
+        let height = rgb.len().checked_div(width.saturating_mul(3)).unwrap_or(0);
+        Photo { width, height, rgb }
+    }
 }
 
 impl Goldens {
@@ -302,7 +316,8 @@ mod tests {
 
     #[test]
     fn the_photo_shrinks_to_the_upper_left() {
-        let photo = Photo { width: 4, height: 2, rgb: (0..24).collect() };
+        let photo = Photo::new(4, (0..24).collect());
+        assert_eq!(photo.height, 2);
         let small = shrunk(&photo, &Shape::new(&[1, 2, 2, 3]), Mapping::Raw).unwrap();
         assert_eq!(small, [0, 1, 2, 6, 7, 8, 12, 13, 14, 18, 19, 20]);
         let signed = shrunk(&photo, &Shape::new(&[1, 1, 1, 3]), Mapping::Signed).unwrap();

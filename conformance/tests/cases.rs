@@ -143,6 +143,7 @@ fn check(case: &Case, resolver: &str, expected: &Expected) -> Result<(), String>
             }
             Ok(())
         }
+        (_, other) => Err(format!("this test does not know the outcome {other:?}")),
     }
 }
 

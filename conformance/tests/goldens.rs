@@ -126,7 +126,7 @@ impl Files {
         let read = || {
             let bytes = read_checked(&self.photo_path(goldens), &goldens.index.photo.sha256)?;
             let rgb = image::load_from_memory(&bytes).map_err(|e| e.to_string())?.to_rgb8();
-            Ok(Photo { width: rgb.width() as usize, height: rgb.height() as usize, rgb: rgb.into_raw() })
+            Ok(Photo::new(rgb.width() as usize, rgb.into_raw()))
         };
         self.photo.get_or_init(read).as_ref().map_err(Clone::clone)
     }

@@ -212,19 +212,14 @@ impl NodeView<'_> {
     fn signature(&self) -> OpSignature<'_> {
         fn operand<'t>(t: crate::TensorInfo<'t>) -> Operand<'t> {
             let tensor = t.tensor();
-            Operand {
-                ty: tensor.ty,
-                shape: &tensor.shape,
-                quantization: tensor.quantization.as_deref(),
-                constant: tensor.is_constant(),
-                sparse: tensor.sparsity.is_some(),
-            }
+            Operand::new(tensor.ty, &tensor.shape)
+                .with_quantization(tensor.quantization.as_deref())
+                .with_constant(tensor.is_constant())
+                .with_sparse(tensor.sparsity.is_some())
         }
-        OpSignature {
-            params: self.params(),
-            inputs: (0..self.input_count()).map(|i| self.input(i).map(operand)).collect(),
-            outputs: self.outputs().map(operand).collect(),
-        }
+        OpSignature::new(self.params())
+            .with_inputs((0..self.input_count()).map(|i| self.input(i).map(operand)))
+            .with_outputs(self.outputs().map(operand))
     }
 }
 

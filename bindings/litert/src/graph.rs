@@ -207,28 +207,17 @@ impl Graph {
         let unknown = || Ok(Some(vec![None; node.outputs().len()]));
         let Some(definition) = node.op().builtin().and_then(definition) else { return unknown() };
         let tensor = |id: &TensorId| self.tensors.get(id.0);
-        let cx = InferContext {
-            params: node.params(),
-            version: node.version(),
-            inputs: node
-                .inputs()
-                .iter()
-                .map(|id| {
-                    id.as_ref().and_then(tensor).map(|t| InferTensor {
-                        ty: t.ty,
-                        shape: &t.shape,
-                        quantization: t.quantization.as_deref(),
-                        constant: t.is_constant().then(|| t.bytes()),
-                    })
-                })
-                .collect(),
-            outputs: node
-                .outputs()
-                .iter()
-                .filter_map(tensor)
-                .map(|t| Declared { ty: t.ty, shape: &t.shape, quantization: t.quantization.as_deref() })
-                .collect(),
-        };
+        let inputs = node.inputs().iter().map(|id| {
+            id.as_ref().and_then(tensor).map(|t| {
+                InferTensor::new(t.ty, &t.shape)
+                    .with_quantization(t.quantization.as_deref())
+                    .with_constant(t.is_constant().then(|| t.bytes()))
+            })
+        });
+        let outputs = node.outputs().iter().filter_map(tensor);
+        let outputs =
+            outputs.map(|t| Declared::new(t.ty, &t.shape).with_quantization(t.quantization.as_deref()));
+        let cx = InferContext::new(node.params(), node.version()).with_inputs(inputs).with_outputs(outputs);
         let inferred = contain(|| (definition.infer)(&cx))?;
         if inferred.len() != node.outputs().len() {
             return Err(format!("it has {} outputs, the op {}", node.outputs().len(), inferred.len()));

@@ -24,6 +24,7 @@ const MAX_MEMORY: usize = 1 << 30;
 
 /// The reference with which a case is compared.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// LiteRT's outputs.
     LiteRt,
@@ -332,7 +333,7 @@ impl Case {
         if let Some(types) = &self.forced {
             let output = |(&ty, output): (&TensorType, &Output)| match &output.shape {
                 Some(shape) => Inferred::known(ty, shape.clone()),
-                None => Inferred { ty, shape: InferredShape::DataDependent },
+                None => Inferred::data_dependent(ty),
             };
             return Ok(types.iter().zip(&self.outputs).map(output).collect());
         }
@@ -345,25 +346,20 @@ impl Case {
         let newest = definition.history.last().map_or(1, |(version, _)| *version);
         let operand = |(o, constant)| -> Option<InferTensor<'_>> {
             let (o, constant): (&Option<Operand>, &Option<Vec<u8>>) = (o, constant);
-            o.as_ref().map(|o| InferTensor {
-                ty: o.ty,
-                shape: &o.shape,
-                quantization: o.quantization.as_ref(),
-                constant: constant.as_deref(),
+            o.as_ref().map(|o| {
+                InferTensor::new(o.ty, &o.shape)
+                    .with_quantization(o.quantization.as_ref())
+                    .with_constant(constant.as_deref())
             })
         };
-        let cx = InferContext {
-            params: &self.params,
-            version: self.version.unwrap_or(newest),
-            inputs: self.inputs.iter().zip(&constants).map(operand).collect(),
-            outputs: (self.outputs.iter())
-                .map(|o| Declared {
-                    ty: o.ty.unwrap_or(first),
-                    shape: o.shape.as_ref().unwrap_or(&scalar),
-                    quantization: o.quantization.as_ref(),
-                })
-                .collect(),
+        let declared = |o| -> Declared<'_> {
+            let o: &Output = o;
+            Declared::new(o.ty.unwrap_or(first), o.shape.as_ref().unwrap_or(&scalar))
+                .with_quantization(o.quantization.as_ref())
         };
+        let cx = InferContext::new(&self.params, self.version.unwrap_or(newest))
+            .with_inputs(self.inputs.iter().zip(&constants).map(operand))
+            .with_outputs(self.outputs.iter().map(declared));
         let inferred = (definition.infer)(&cx).map_err(|e| e.to_string())?;
         match inferred.len() == self.outputs.len() {
             true => Ok(inferred.into_vec()),
@@ -554,6 +550,7 @@ impl Case {
 
 /// An output.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Computed {
     /// Element type.
     pub ty: TensorType,

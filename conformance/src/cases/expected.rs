@@ -12,6 +12,7 @@ use crate::compare::{Deviation, Tolerance, numbers};
 
 /// The outcome of one case in LiteRT.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Recorded {
     /// Every output of every step.
     Ran(Vec<Computed>),
@@ -25,6 +26,7 @@ pub enum Recorded {
 
 /// An entry of the index.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Entry {
     /// The fingerprint of the case that ran.
     pub fingerprint: u64,
@@ -34,6 +36,7 @@ pub struct Entry {
 
 /// All recorded results.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Expected {
     /// LiteRT's version.
     pub litert: String,

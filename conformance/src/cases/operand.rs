@@ -13,6 +13,7 @@ const SEED: u64 = 2;
 
 /// The source of an operand's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
     /// Set by the caller.
     Fed,

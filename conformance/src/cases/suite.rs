@@ -22,6 +22,7 @@ pub fn suite(seed: u64) -> Vec<Case> {
 
 /// The storage of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Quantized {
     /// Not quantized.
     No,

@@ -39,6 +39,7 @@ pub enum Arithmetic {
 
 /// The kind of computation that an output results from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum ComputationKind {
     /// Elements are copied.
     Movement,
@@ -70,6 +71,7 @@ impl ComputationKind {
 
 /// A class of values that not all arithmetic handles equally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Value {
     /// Not a number.
     Nan,

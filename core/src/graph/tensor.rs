@@ -36,6 +36,7 @@ pub struct Tensor {
 
 /// The type and shape of the contents of a `VARIANT` tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VariantType {
     /// Element type.
     pub ty: TensorType,

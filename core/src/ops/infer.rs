@@ -10,6 +10,7 @@ use crate::types::Shape;
 
 /// One input of a node.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct InferTensor<'a> {
     /// Element type.
     pub ty: TensorType,
@@ -21,7 +22,26 @@ pub struct InferTensor<'a> {
     pub constant: Option<&'a [u8]>,
 }
 
-impl InferTensor<'_> {
+impl<'a> InferTensor<'a> {
+    /// Creates an input without quantization and constant data.
+    pub fn new(ty: TensorType, shape: &'a Shape) -> Self {
+        InferTensor { ty, shape, quantization: None, constant: None }
+    }
+
+    /// Sets [`InferTensor::quantization`].
+    #[must_use]
+    pub fn with_quantization(mut self, quantization: Option<&'a Quantization>) -> Self {
+        self.quantization = quantization;
+        self
+    }
+
+    /// Sets [`InferTensor::constant`].
+    #[must_use]
+    pub fn with_constant(mut self, constant: Option<&'a [u8]>) -> Self {
+        self.constant = constant;
+        self
+    }
+
     /// Returns the constant data as integers: the type must be INT32 or INT64. `None` if the data is not constant.
     pub fn integers(&self) -> Result<Option<SmallVec<[i64; 8]>>, InferError> {
         let Some(bytes) = self.constant else { return Ok(None) };
@@ -54,6 +74,7 @@ impl InferTensor<'_> {
 
 /// An output as the file declares it.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Declared<'a> {
     /// Declared element type.
     pub ty: TensorType,
@@ -63,8 +84,23 @@ pub struct Declared<'a> {
     pub quantization: Option<&'a Quantization>,
 }
 
+impl<'a> Declared<'a> {
+    /// Creates an output without quantization.
+    pub fn new(ty: TensorType, shape: &'a Shape) -> Self {
+        Declared { ty, shape, quantization: None }
+    }
+
+    /// Sets [`Declared::quantization`].
+    #[must_use]
+    pub fn with_quantization(mut self, quantization: Option<&'a Quantization>) -> Self {
+        self.quantization = quantization;
+        self
+    }
+}
+
 /// A node in the form that inference reads.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct InferContext<'a> {
     /// Typed params.
     pub params: &'a Params,
@@ -90,6 +126,7 @@ pub enum InferredShape {
 
 /// Type and shape of one output.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inferred {
     /// Element type.
     pub ty: TensorType,
@@ -107,9 +144,7 @@ impl Inferred {
     pub fn data_dependent(ty: TensorType) -> Self {
         Inferred { ty, shape: InferredShape::DataDependent }
     }
-}
 
-impl Inferred {
     /// Creates an output whose shape the kernel's `prepare` sets.
     pub fn from_kernel(ty: TensorType) -> Self {
         Inferred { ty, shape: InferredShape::FromKernel }
@@ -132,6 +167,25 @@ impl InferError {
 pub type InferResult = Result<SmallVec<[Inferred; 2]>, InferError>;
 
 impl<'a> InferContext<'a> {
+    /// Creates a node of this version of its op, without inputs and outputs.
+    pub fn new(params: &'a Params, version: u32) -> Self {
+        InferContext { params, version, inputs: SmallVec::new(), outputs: SmallVec::new() }
+    }
+
+    /// Sets [`InferContext::inputs`].
+    #[must_use]
+    pub fn with_inputs(mut self, inputs: impl IntoIterator<Item = Option<InferTensor<'a>>>) -> Self {
+        self.inputs = inputs.into_iter().collect();
+        self
+    }
+
+    /// Sets [`InferContext::outputs`].
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: impl IntoIterator<Item = Declared<'a>>) -> Self {
+        self.outputs = outputs.into_iter().collect();
+        self
+    }
+
     /// Input `i`, which the op requires.
     pub fn input(&self, i: usize) -> Result<&InferTensor<'a>, InferError> {
         self.inputs.get(i).and_then(Option::as_ref).ok_or_else(|| {

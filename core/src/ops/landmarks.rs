@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 
 /// Params of `Landmarks2TransformMatrix`: the position of a crop around landmarks of three coordinates.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct CropParams {
     /// The landmarks that the crop contains; at least one.
     pub subset: Vec<usize>,
@@ -96,6 +97,7 @@ impl CropParams {
 
 /// Params of `TransformLandmarks`.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TransformParams {
     /// The number of coordinates of a landmark; the last dimension if the options have none.
     pub dimensions: Option<usize>,

@@ -94,6 +94,7 @@ pub mod inputs {
 
     /// The inputs that make up the cell of one direction.
     #[derive(Debug, Clone, Copy)]
+    #[non_exhaustive]
     pub struct Cell {
         /// Weights `[cells, features]` of each gate; the first is left out where input and forget gate are coupled.
         pub weights: [usize; 4],

@@ -5,6 +5,7 @@ use crate::error::{Error, Result, counted};
 
 /// Size and position of the windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct MaxPoolingParams {
     /// The padding of the borders.
     pub padding: Padding,

@@ -55,6 +55,7 @@ options! {
 
 /// Windows over a tensor, per dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Windows {
     /// The number of elements of a window.
     pub size: SmallVec<[usize; 8]>,

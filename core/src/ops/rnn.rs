@@ -83,6 +83,7 @@ pub mod inputs {
 
     /// The inputs that make up the cell of one direction.
     #[derive(Debug, Clone, Copy)]
+    #[non_exhaustive]
     pub struct Cell {
         /// Weights `[units, features]`.
         pub weights: usize,

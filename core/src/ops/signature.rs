@@ -6,6 +6,7 @@ use crate::types::Shape;
 
 /// An input or output of a node.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Operand<'a> {
     /// Element type.
     pub ty: TensorType,
@@ -19,7 +20,33 @@ pub struct Operand<'a> {
     pub sparse: bool,
 }
 
-impl Operand<'_> {
+impl<'a> Operand<'a> {
+    /// Creates an operand without quantization, whose data is neither in the file nor sparse.
+    pub fn new(ty: TensorType, shape: &'a Shape) -> Self {
+        Operand { ty, shape, quantization: None, constant: false, sparse: false }
+    }
+
+    /// Sets [`Operand::quantization`].
+    #[must_use]
+    pub fn with_quantization(mut self, quantization: Option<&'a Quantization>) -> Self {
+        self.quantization = quantization;
+        self
+    }
+
+    /// Sets [`Operand::constant`].
+    #[must_use]
+    pub fn with_constant(mut self, constant: bool) -> Self {
+        self.constant = constant;
+        self
+    }
+
+    /// Sets [`Operand::sparse`].
+    #[must_use]
+    pub fn with_sparse(mut self, sparse: bool) -> Self {
+        self.sparse = sparse;
+        self
+    }
+
     /// Returns the number of affine scales; 0 without affine quantization.
     pub fn scales(&self) -> usize {
         self.quantization.and_then(Quantization::affine).map_or(0, |a| a.scales.len())
@@ -28,6 +55,7 @@ impl Operand<'_> {
 
 /// A node with its operands.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct OpSignature<'a> {
     /// Typed params.
     pub params: &'a Params,
@@ -38,6 +66,25 @@ pub struct OpSignature<'a> {
 }
 
 impl<'a> OpSignature<'a> {
+    /// Creates a node without operands.
+    pub fn new(params: &'a Params) -> Self {
+        OpSignature { params, inputs: Vec::new(), outputs: Vec::new() }
+    }
+
+    /// Sets [`OpSignature::inputs`].
+    #[must_use]
+    pub fn with_inputs(mut self, inputs: impl IntoIterator<Item = Option<Operand<'a>>>) -> Self {
+        self.inputs = inputs.into_iter().collect();
+        self
+    }
+
+    /// Sets [`OpSignature::outputs`].
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: impl IntoIterator<Item = Operand<'a>>) -> Self {
+        self.outputs = outputs.into_iter().collect();
+        self
+    }
+
     /// Returns the typed params, where the node has those of `T`.
     pub fn params<T>(&self) -> Option<&'a T>
     where

@@ -89,6 +89,7 @@ fn infer_strided_slice(cx: &InferContext<'_>) -> InferResult {
 /// The indices that a slice reads along one dimension of the input: `start`, `start + step`, …, `count` indices, all of them
 /// inside the dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SliceRange {
     /// The first index.
     pub start: usize,

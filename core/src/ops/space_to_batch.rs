@@ -64,6 +64,7 @@ fn infer_batch_to_space(cx: &InferContext<'_>) -> InferResult {
 
 /// The block along one spatial dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Block {
     /// Size of the blocks.
     pub size: usize,

@@ -187,6 +187,7 @@ fn positive(value: i64, what: &str) -> Result<usize, InferError> {
 
 /// The relation between the dimensions of STABLEHLO_CONVOLUTION.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Convolution {
     /// The dimensions of the input: batch, channels, and the spatial ones.
     pub input: SmallVec<[usize; 8]>,
@@ -311,6 +312,7 @@ fn multiply_adds_convolution(s: &OpSignature<'_>) -> u64 {
 
 /// The dimensions of the inputs of STABLEHLO_DOT_GENERAL.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DotDimensions {
     /// The dimensions of independent products.
     pub batch: [SmallVec<[usize; 8]>; 2],

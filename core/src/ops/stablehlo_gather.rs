@@ -68,6 +68,7 @@ options! {
 
 /// The relation between the dimensions of the input, the indices and the boxes of a gather or scatter.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Boxes {
     /// The shape of the indices without the dimension that holds the numbers of one index.
     pub batch: Shape,

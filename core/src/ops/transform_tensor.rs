@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 
 /// Params of `TransformTensorBilinear`.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TransformTensorParams {
     /// Height and width of the output.
     pub size: [usize; 2],

@@ -10,6 +10,7 @@ pub const NAME: &str = "Convolution2DTransposeBias";
 
 /// Params of `Convolution2DTransposeBias`.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TransposeConvBiasParams {
     /// `Same` crops the output so that a convolution over it would have the input's size; `Valid` crops nothing.
     pub padding: Padding,

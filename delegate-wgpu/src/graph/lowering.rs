@@ -530,20 +530,15 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         let node = self.node;
         let input = |i| {
             let tensor = node.input(i)?;
-            let (quantization, constant) = (tensor.quantization(), tensor.constant());
-            Some(InferTensor { ty: tensor.ty(), shape: &tensor.tensor().shape, quantization, constant })
+            let input = InferTensor::new(tensor.ty(), &tensor.tensor().shape);
+            Some(input.with_quantization(tensor.quantization()).with_constant(tensor.constant()))
         };
-        let output = |tensor: TensorInfo<'a>| Declared {
-            ty: tensor.ty(),
-            shape: &tensor.tensor().shape,
-            quantization: tensor.quantization(),
+        let output = |tensor: TensorInfo<'a>| {
+            Declared::new(tensor.ty(), &tensor.tensor().shape).with_quantization(tensor.quantization())
         };
-        InferContext {
-            params: node.params(),
-            version: node.version(),
-            inputs: (0..node.input_count()).map(input).collect(),
-            outputs: node.outputs().map(output).collect(),
-        }
+        InferContext::new(node.params(), node.version())
+            .with_inputs((0..node.input_count()).map(input))
+            .with_outputs(node.outputs().map(output))
     }
 
     /// Returns the shape of output `i`.

@@ -66,22 +66,18 @@ impl SymbolicDims {
 
 /// Infers the shapes of a node's outputs for inputs of these shapes; `None` if the node does not support them.
 pub(crate) fn infer(node: NodeView<'_>, shapes: &[Option<Shape>]) -> Option<Vec<Shape>> {
-    let mut cx = InferContext {
-        params: node.params(),
-        version: node.version(),
-        inputs: Default::default(),
-        outputs: Default::default(),
-    };
+    let mut cx = InferContext::new(node.params(), node.version());
     for (i, shape) in shapes.iter().enumerate() {
         let tensor = node.input(i).zip(shape.as_ref());
         cx.inputs.push(tensor.map(|(tensor, shape)| {
-            let (quantization, constant) = (tensor.quantization(), tensor.constant());
-            InferTensor { ty: tensor.ty(), shape, quantization, constant }
+            InferTensor::new(tensor.ty(), shape)
+                .with_quantization(tensor.quantization())
+                .with_constant(tensor.constant())
         }));
     }
     for tensor in node.outputs() {
-        let (shape, quantization) = (&tensor.tensor().shape, tensor.quantization());
-        cx.outputs.push(Declared { ty: tensor.ty(), shape, quantization });
+        let output = Declared::new(tensor.ty(), &tensor.tensor().shape);
+        cx.outputs.push(output.with_quantization(tensor.quantization()));
     }
     let inferred = (definition(node.op().builtin()?)?.infer)(&cx).ok()?;
     let known = |shape| match shape {

@@ -180,23 +180,16 @@ pub fn evaluate(
 
 /// The node in the form that its op's definition reads.
 fn infer_context<'a>(node: &'a Node, tensors: &'a [RuntimeTensor], known: KnownInputs) -> InferContext<'a> {
-    let input = |t: &'a RuntimeTensor| InferTensor {
-        ty: t.ty,
-        shape: &t.shape,
-        quantization: t.quantization.as_deref(),
-        constant: (known == KnownInputs::All || t.is_constant()).then(|| t.bytes()),
+    let input = |t: &'a RuntimeTensor| {
+        InferTensor::new(t.ty, &t.shape)
+            .with_quantization(t.quantization.as_deref())
+            .with_constant((known == KnownInputs::All || t.is_constant()).then(|| t.bytes()))
     };
-    let output = |t: &'a RuntimeTensor| Declared {
-        ty: t.ty,
-        shape: &t.shape,
-        quantization: t.quantization.as_deref(),
-    };
-    InferContext {
-        params: node.params(),
-        version: node.version(),
-        inputs: node.inputs().iter().map(|id| id.map(|id| input(&tensors[id.0]))).collect(),
-        outputs: node.outputs().iter().map(|id| output(&tensors[id.0])).collect(),
-    }
+    let output =
+        |t: &'a RuntimeTensor| Declared::new(t.ty, &t.shape).with_quantization(t.quantization.as_deref());
+    InferContext::new(node.params(), node.version())
+        .with_inputs(node.inputs().iter().map(|id| id.map(|id| input(&tensors[id.0]))))
+        .with_outputs(node.outputs().iter().map(|id| output(&tensors[id.0])))
 }
 
 /// Returns whether the kernels of `op` read a sparse input `i`, or name it in an error.

@@ -41,7 +41,7 @@ fn prepare(cx: &mut PrepareContext<'_>, to_batch: bool) -> Result<Invoke> {
         let (mut size, mut at_batch) = (space.to_vec(), vec![0; space.rank()]);
         let mut in_space = View { start: 0, strides: dense_strides(space) };
         at_batch[0] = place * space[0];
-        for (d, (&Block { size: block, edges: [before, _] }, &offset)) in
+        for (d, (&Block { size: block, edges: [before, _], .. }, &offset)) in
             blocks.iter().zip(&offsets).enumerate()
         {
             let d = d + 1;

@@ -254,7 +254,7 @@ fn strides_of(shape: &[usize], dims: &[usize]) -> Strides {
 }
 
 fn dot_general(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
-    let DotDimensions { batch, sum, free } = dot_dimensions(&cx.infer_context())?;
+    let DotDimensions { batch, sum, free, .. } = dot_dimensions(&cx.infer_context())?;
     let (left, right, output) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.output(0)?.shape());
     // One output per batch, free dimension of the left side, and free dimension of the right side; a side that lacks
     // one has stride 0.

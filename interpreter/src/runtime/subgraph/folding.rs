@@ -44,18 +44,16 @@ pub(super) fn is_worthwhile(parts: &Parts, node: &Node, env: &mut Env<'_>) -> Re
 }
 
 fn operand(t: &RuntimeTensor) -> Operand<'_> {
-    Operand {
-        ty: t.ty,
-        shape: &t.shape,
-        quantization: t.quantization.as_deref(),
-        constant: t.is_constant(),
-        sparse: t.sparsity.is_some(),
-    }
+    Operand::new(t.ty, &t.shape)
+        .with_quantization(t.quantization.as_deref())
+        .with_constant(t.is_constant())
+        .with_sparse(t.sparsity.is_some())
 }
 
 fn multiply_adds(node: &Node, tensors: &[RuntimeTensor]) -> u64 {
     let Some(definition) = node.op().builtin().and_then(ops::definition) else { return 0 };
-    let inputs = node.inputs().iter().map(|id| id.map(|id| operand(&tensors[id.0]))).collect();
-    let outputs = node.outputs().iter().map(|id| operand(&tensors[id.0])).collect();
-    (definition.multiply_adds)(&OpSignature { params: node.params(), inputs, outputs })
+    let inputs = node.inputs().iter().map(|id| id.map(|id| operand(&tensors[id.0])));
+    let outputs = node.outputs().iter().map(|id| operand(&tensors[id.0]));
+    let signature = OpSignature::new(node.params()).with_inputs(inputs).with_outputs(outputs);
+    (definition.multiply_adds)(&signature)
 }
