@@ -187,12 +187,12 @@ pub fn write(problem: &Problem, folder: &Path) -> Result<(), Error> {
             let ty = places.input_type(&problem.model, feed.input);
             let ty = ty.ok_or_else(|| Error::invalid("an input is not there"))?;
             let file = array(ty, &feed.shape, &feed.bytes)
-                .map_err(|e| Error::invalid(format!("input {}: {e}", feed.input)))?;
+                .map_err(|e| Error::invalid_at(format_args!("input {}", feed.input), e))?;
             put(folder.join(format!("input_{}.npy", feed.input)), &file)?;
         }
         for (output, expected) in &step.expected {
             let file = array(expected.ty, &expected.shape, &expected.bytes)
-                .map_err(|e| Error::invalid(format!("output {output}: {e}")))?;
+                .map_err(|e| Error::invalid_at(format_args!("output {output}"), e))?;
             put(folder.join(format!("expected_{output}.npy")), &file)?;
         }
     }
@@ -208,7 +208,7 @@ pub fn write(problem: &Problem, folder: &Path) -> Result<(), Error> {
         origin: problem.name.clone(),
         ..Default::default()
     };
-    let text = serde_json::to_string_pretty(&case).map_err(Error::invalid)?;
+    let text = serde_json::to_string_pretty(&case).map_err(Error::invalid_caused_by)?;
     put(folder.join("case.json"), text.as_bytes())
 }
 

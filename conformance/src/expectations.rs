@@ -130,7 +130,7 @@ impl Expectations {
     /// [`Error::Io`] if the file cannot be read, [`Error::Invalid`] with the defect and its place.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-        Self::parse(&text).map_err(|e| Error::invalid(format!("{}: {e}", path.display())))
+        Self::parse(&text).map_err(|e| Error::invalid_at(path.display(), e))
     }
 
     /// Parses the text of a file.
@@ -138,7 +138,7 @@ impl Expectations {
     /// # Errors
     /// [`Error::Invalid`] with the defect.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let file: File = toml::from_str(text).map_err(Error::invalid)?;
+        let file: File = toml::from_str(text).map_err(Error::invalid_caused_by)?;
         let lines = |kind: &str, entries: Vec<Entry>| {
             let numbered = entries.into_iter().enumerate();
             numbered

@@ -157,7 +157,7 @@ impl Goldens {
         let folder = root.join("conformance/goldens");
         let read = |name: &str| fs::read(folder.join(name)).map_err(|e| Error::io(name, e));
         let index = serde_json::from_slice(&read("index.json")?);
-        let index = index.map_err(|e| Error::invalid(format!("index.json: {e}")))?;
+        let index = index.map_err(|e| Error::invalid_at("index.json", e))?;
         Ok(Goldens { index, samples: read("samples.bin")?, root: root.into() })
     }
 
@@ -238,7 +238,7 @@ impl Goldens {
 
     fn series(&self, file: &str) -> Result<Array, Error> {
         let bytes = fs::read(self.root.join(file)).map_err(|e| Error::io(file, e))?;
-        Array::parse(&bytes).map_err(|e| Error::invalid(format!("{file}: {e}")))
+        Array::parse(&bytes).map_err(|e| Error::invalid_at(file, e))
     }
 }
 

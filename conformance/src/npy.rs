@@ -23,13 +23,13 @@ impl Array {
     /// [`Error::Invalid`] for other files, and for arrays that are not supported.
     pub fn parse(file: &[u8]) -> Result<Self, Error> {
         let mut data = file;
-        let npy = NpyHeader::from_reader(&mut data).map_err(Error::invalid)?;
+        let npy = NpyHeader::from_reader(&mut data).map_err(Error::invalid_caused_by)?;
         let shape: Vec<usize> = npy
             .shape()
             .iter()
             .map(|&d| usize::try_from(d))
             .collect::<Result<_, _>>()
-            .map_err(Error::invalid)?;
+            .map_err(Error::invalid_caused_by)?;
         if npy.order() != npyz::Order::C && shape.iter().filter(|&&d| d > 1).count() > 1 {
             return Err(Error::invalid("the array is in Fortran order; save it in C order"));
         }
@@ -82,7 +82,7 @@ impl Array {
     /// # Errors
     /// [`Error::Invalid`] if the strings are too long for a tensor.
     pub fn strings<S: AsRef<[u8]>>(shape: Vec<usize>, strings: &[S]) -> Result<Self, Error> {
-        let bytes = Strings::encode(strings.iter().map(AsRef::as_ref)).map_err(Error::invalid)?;
+        let bytes = Strings::encode(strings.iter().map(AsRef::as_ref)).map_err(Error::invalid_caused_by)?;
         Ok(Array { shape, ty: TensorType::String, bytes })
     }
 
@@ -134,7 +134,7 @@ impl Array {
 /// # Errors
 /// The elements are not strings.
 pub fn write_strings(shape: &[usize], bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let strings = Strings::parse(bytes).map_err(Error::invalid)?;
+    let strings = Strings::parse(bytes).map_err(Error::invalid_caused_by)?;
     let width = strings.iter().map(<[u8]>::len).max().unwrap_or(0).max(1);
     let padded = strings.iter().flat_map(|s| s.iter().copied().chain(std::iter::repeat(0)).take(width));
     Ok(file(&format!("|S{width}"), shape, padded.collect()))

@@ -77,7 +77,7 @@ impl Output {
 }
 
 /// Creates a model when it is needed.
-pub(super) type Make = Arc<dyn Fn() -> Result<Model, String> + Send + Sync>;
+pub(super) type Make = Arc<dyn Fn() -> Result<Model, Error> + Send + Sync>;
 
 #[derive(Clone)]
 pub(super) struct Made(Make);
@@ -256,7 +256,7 @@ impl Case {
     /// The case is invalid.
     pub fn build(&self) -> Result<Model, Error> {
         if let Some(Made(make)) = &self.made {
-            return make().map_err(Error::invalid);
+            return make();
         }
         let builder = match &self.model {
             Some(model) => model.clone(),
@@ -264,14 +264,12 @@ impl Case {
                 .called
                 .iter()
                 .cloned()
-                .fold(ModelBuilder::new().subgraph(self.graph().map_err(Error::invalid)?), |m, g| {
-                    m.subgraph(g)
-                }),
+                .fold(ModelBuilder::new().subgraph(self.graph()?), |m, g| m.subgraph(g)),
         };
         Ok(builder.build()?)
     }
 
-    fn graph(&self) -> Result<SubgraphBuilder, String> {
+    fn graph(&self) -> Result<SubgraphBuilder, Error> {
         let mut graph = SubgraphBuilder::new("main");
         let mut inputs = Vec::new();
         for (i, operand) in self.inputs.iter().enumerate() {
@@ -300,7 +298,7 @@ impl Case {
         graph: &mut SubgraphBuilder,
         inputs: Vec<Option<TensorId>>,
         prefix: &str,
-    ) -> Result<Vec<(TensorId, TensorType, Shape)>, String> {
+    ) -> Result<Vec<(TensorId, TensorType, Shape)>, Error> {
         let mut intermediates = Vec::new();
         for (i, operand) in self.intermediates.iter().enumerate() {
             let tensor = |o: &Operand, graph: &mut SubgraphBuilder| {
@@ -315,7 +313,7 @@ impl Case {
             let shape = match (inferred.shape, &output.shape) {
                 (InferredShape::Known(shape), _) => shape,
                 (_, Some(shape)) => shape.clone(),
-                _ => return Err(format!("the shape of output {i} must be given")),
+                _ => return Err(Error::invalid(format_args!("the shape of output {i} must be given"))),
             };
             let id = graph.tensor(&format!("{prefix}output_{i}"), inferred.ty, shape.clone());
             output.quantization.iter().for_each(|q| graph.quantize(id, q.clone()));
@@ -329,7 +327,7 @@ impl Case {
         Ok(outputs)
     }
 
-    fn infer(&self) -> Result<Vec<Inferred>, String> {
+    fn infer(&self) -> Result<Vec<Inferred>, Error> {
         if let Some(types) = &self.forced {
             let output = |(&ty, output): (&TensorType, &Output)| match &output.shape {
                 Some(shape) => Inferred::known(ty, shape.clone()),
@@ -337,7 +335,7 @@ impl Case {
             };
             return Ok(types.iter().zip(&self.outputs).map(output).collect());
         }
-        let definition = definition(self.op).ok_or("the op has no definition")?;
+        let definition = definition(self.op).ok_or_else(|| Error::invalid("the op has no definition"))?;
         let constants: Vec<Option<Vec<u8>>> = (self.inputs.iter().enumerate())
             .map(|(i, o)| o.as_ref().filter(|o| o.kind == Kind::Constant).map(|o| o.data(i, 0)))
             .collect();
@@ -360,12 +358,14 @@ impl Case {
         let cx = InferContext::new(&self.params, self.version.unwrap_or(newest))
             .with_inputs(self.inputs.iter().zip(&constants).map(operand))
             .with_outputs(self.outputs.iter().map(declared));
-        let inferred = (definition.infer)(&cx).map_err(|e| e.to_string())?;
+        let inferred = (definition.infer)(&cx).map_err(Error::invalid_caused_by)?;
         match inferred.len() == self.outputs.len() {
             true => Ok(inferred.into_vec()),
-            false => {
-                Err(format!("{} outputs are declared, the op has {}", self.outputs.len(), inferred.len()))
-            }
+            false => Err(Error::invalid(format_args!(
+                "{} outputs are declared, the op has {}",
+                self.outputs.len(),
+                inferred.len()
+            ))),
         }
     }
 

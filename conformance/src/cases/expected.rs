@@ -53,9 +53,7 @@ impl Expected {
     /// A file is missing or damaged; the message names the place.
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let bytes = |name: &str| fs::read(folder.join(name)).map_err(|e| Error::io(folder.join(name), e));
-        let text = |name: &str| {
-            String::from_utf8(bytes(name)?).map_err(|e| Error::invalid(format_args!("{name}: {e}")))
-        };
+        let text = |name: &str| String::from_utf8(bytes(name)?).map_err(|e| Error::invalid_at(name, e));
         let outputs = bytes("outputs.bin")?;
         let mut expected = Expected::default();
         for (number, line) in text("index.tsv")?.lines().enumerate() {
@@ -82,9 +80,9 @@ impl Case {
     /// Quantized outputs may differ by at most `steps` steps.
     ///
     /// # Errors
-    /// The difference, as [`Error::Mismatch`].
+    /// The difference, as [`Error::Mismatch`]; its source is the [`Deviation`], if there is one.
     pub fn agree(&self, got: &Computed, want: &Computed, steps: u32) -> Result<(), Error> {
-        self.deviation(got, want, steps)?.map_or(Ok(()), |deviation| Err(Error::mismatch(deviation)))
+        self.deviation(got, want, steps)?.map_or(Ok(()), |found| Err(Error::mismatch_caused_by(found)))
     }
 
     /// As [`Case::agree`]; returns the elements beyond the tolerance, if any.

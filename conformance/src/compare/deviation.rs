@@ -65,6 +65,8 @@ impl Display for Deviation {
     }
 }
 
+impl std::error::Error for Deviation {}
+
 /// The ends of a type's range.
 fn range(ty: TensorType) -> (f64, f64) {
     let most = match ty {

@@ -141,7 +141,7 @@ impl Report {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read(path).map_err(|e| Error::io(path, e))?;
         let mut report: Report = serde_json::from_slice(&text)
-            .map_err(|e| Error::invalid(format!("{}: no results: {e}", path.display())))?;
+            .map_err(|e| Error::invalid_at(format_args!("{}: no results", path.display()), e))?;
         report.count();
         Ok(report)
     }

@@ -26,6 +26,6 @@ mod resolvers;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use compute::{ISA_VARIABLE, Isa, ThreadPool};
+pub use compute::{ComputeError, ISA_VARIABLE, Isa, ThreadPool};
 pub use evaluate::{Environment, Evaluation, KnownInputs, OutputShapes, evaluate, infer_outputs};
 pub use resolvers::{BuiltinOpResolver, ReferenceOpResolver};

@@ -18,8 +18,7 @@ const DIGITS: [(&str, &[u8]); 4] =
 
 pub(super) fn cases(out: &mut Vec<Case>) {
     for (name, bytes) in DIGITS {
-        let make =
-            Arc::new(move || Model::from_bytes(ModelBytes::new(bytes.to_vec())).map_err(|e| e.to_string()));
+        let make = Arc::new(move || Ok(Model::from_bytes(ModelBytes::new(bytes.to_vec()))?));
         let image = match name {
             "int8" => x(Int8, &[1, 8, 8, 1]),
             _ => x(Float32, &[1, 8, 8, 1]).range(0.0, 1.0),

@@ -14,6 +14,7 @@ use delegraph_core::{Model, ModelBuilder, Quantization, SubgraphBuilder, TensorI
 use super::super::prelude::*;
 use super::draw::Draw;
 use super::elementwise;
+use crate::Error;
 
 /// A tensor of a graph.
 #[derive(Debug, Clone)]
@@ -53,10 +54,10 @@ impl Net {
         self.others.len() as i32
     }
 
-    pub(super) fn model(self) -> Result<Model, String> {
+    pub(super) fn model(self) -> Result<Model, Error> {
         let model = ModelBuilder::new().subgraph(self.graph);
         let model = self.others.into_iter().fold(model, ModelBuilder::subgraph);
-        model.build().map_err(|e| e.to_string())
+        Ok(model.build()?)
     }
 
     /// Returns a name that is not in use.

@@ -33,11 +33,12 @@ pub enum ComputeError {
     },
 }
 
-/// Returns the error of a kernel whose primitive failed. Inference has checked the sizes already.
+/// Returns the error of a kernel whose primitive failed. Inference has checked the sizes already, so the data is not the
+/// cause.
 pub(crate) fn compute_error(error: ComputeError) -> Error {
     match error {
         ComputeError::TooLarge { .. } => Error::OutOfMemory(error.to_string()),
-        _ => Error::Kernel(error.to_string()),
+        _ => Error::external(error),
     }
 }
 
@@ -49,4 +50,19 @@ pub(crate) fn check_len(what: &'static str, got: usize, needed: usize) -> Result
 /// Product of dimensions; fails on overflow.
 pub(crate) fn product(what: &'static str, dims: &[usize]) -> Result<usize> {
     dims.iter().try_fold(1usize, |a, &d| a.checked_mul(d)).ok_or(ComputeError::TooLarge { what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_keep_the_error_of_their_primitive() {
+        let error = ComputeError::Length { what: "the bias", needed: 4, got: 3 };
+        let Error::External(source) = compute_error(error.clone()) else { panic!("another variant") };
+        assert_eq!(source.downcast_ref(), Some(&error));
+        assert_eq!(compute_error(error).to_string(), "the bias has 3 elements, 4 are needed");
+        let large = compute_error(ComputeError::TooLarge { what: "the sums" });
+        assert!(matches!(large, Error::OutOfMemory(_)), "{large:?}");
+    }
 }

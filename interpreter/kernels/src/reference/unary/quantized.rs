@@ -4,12 +4,12 @@ use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::quantized::unary::{self, Rsqrt, Sigmoid};
-use delegraph_core::{Error, Result};
+use delegraph_core::Result;
 
 use super::{map, unsupported};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::{QuantizedElement, Steps, scale_zero_point_in_range, steps_of};
-use crate::compute::{Isa, lookup};
+use crate::compute::{Isa, compute_error, lookup};
 
 /// Quantizations of input and output.
 fn steps(cx: &PrepareContext<'_>) -> Result<(Steps, Steps)> {
@@ -39,7 +39,7 @@ fn bytes<T: QuantizedElement>(f: impl Fn(i32) -> i32) -> Result<Invoke> {
     let isa = Isa::best();
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes_unless_overwritten(0)?, cx.output_bytes(0)?);
-        lookup(isa, &table, input, output, cx.parallel()).map_err(|e| Error::Kernel(e.to_string()))
+        lookup(isa, &table, input, output, cx.parallel()).map_err(compute_error)
     }))
 }
 
