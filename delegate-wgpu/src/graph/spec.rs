@@ -1,6 +1,9 @@
 //! The spec of a kernel, of any shader family.
 
 use delegraph_shaders as shaders;
+use shaders::binary::Binary;
+use shaders::reduce::Reduce;
+use shaders::unary::Unary;
 use shaders::{
     Activation, Binding, Caps, Element, Epilogue, Kernel, OtherSizes, Shader, ShaderError, Variant,
 };
@@ -216,7 +219,7 @@ impl Spec {
 
     /// Returns how the kernel treats its floats.
     pub(crate) fn floats(&self) -> Floats {
-        use shaders::{binary::Binary, reduce::Reduce, unary::Unary};
+        // Each kernel is listed: 16 bits in a kernel that needs 32 give wrong results.
         match self {
             // Integers, indices and positions, or bits.
             Spec::ArgMinMax(_)
@@ -244,28 +247,50 @@ impl Spec {
             | Spec::Table(_)
             | Spec::TopK(_) => Floats::Exact,
             Spec::ComplexAbs(_) | Spec::Cumsum(_) | Spec::FourierTransform(_) => Floats::WideResult,
-            Spec::Binary(spec) if spec.op.compares() => Floats::Exact,
-            Spec::Binary(spec) => match spec.op {
-                Binary::Div | Binary::Pow | Binary::SquaredDifference => Floats::WideResult,
-                // A rounded operand may cross an integer.
-                Binary::FloorDiv | Binary::FloorMod | Binary::Remainder => Floats::Exact,
-                _ => Floats::Any,
+            Spec::Binary(spec) => of_binary(spec.op),
+            Spec::Reduce(spec) => match spec.op {
+                Reduce::Sum | Reduce::Prod => Floats::WideResult,
+                Reduce::Mean | Reduce::Max | Reduce::Min => Floats::Any,
             },
-            Spec::Reduce(spec) if matches!(spec.op, Reduce::Sum | Reduce::Prod) => Floats::WideResult,
             Spec::Unary(spec) => {
-                let is_wide = |unary: &Unary| matches!(unary, Unary::Exp | Unary::Rsqrt | Unary::Square);
-                let has_steps =
-                    |unary: &Unary| matches!(unary, Unary::Ceil | Unary::Floor | Unary::Round | Unary::Sign);
-                if spec.steps.iter().any(has_steps) {
+                let any_is = |floats| spec.steps.iter().any(|unary| of_unary(unary) == floats);
+                if any_is(Floats::Exact) {
                     Floats::Exact
-                } else if spec.steps.iter().any(is_wide) {
+                } else if any_is(Floats::WideResult) {
                     Floats::WideResult
                 } else {
                     Floats::Any
                 }
             }
             Spec::BatchMatMul(spec) if spec.integers.is_some() => Floats::Exact,
-            _ => Floats::Any,
+            Spec::Computed(Computed(spec)) => spec.floats(),
+            Spec::BatchMatMul(_)
+            | Spec::Conv2D(_)
+            | Spec::Conv3D(_)
+            | Spec::DepthToSpace(_)
+            | Spec::DepthwiseConv2D(_)
+            | Spec::DynamicUpdateSlice(_)
+            | Spec::EmbeddingLookup(_)
+            | Spec::FullyConnected(_)
+            | Spec::Gather(_)
+            | Spec::GatherNd(_)
+            | Spec::Join(_)
+            | Spec::L2Normalization(_)
+            | Spec::LocalResponseNormalization(_)
+            | Spec::Lstm(_)
+            | Spec::LstmBasic(_)
+            | Spec::OneHot(_)
+            | Spec::Pad(_)
+            | Spec::Pool2D(_)
+            | Spec::Resize(_)
+            | Spec::Rnn(_)
+            | Spec::Scatter(_)
+            | Spec::Select(_)
+            | Spec::Slice(_)
+            | Spec::Softmax(_)
+            | Spec::Tile(_)
+            | Spec::Transpose(_)
+            | Spec::TransposeConv(_) => Floats::Any,
         }
     }
 
@@ -323,5 +348,56 @@ impl Spec {
                 _ => return None,
             }),
         })
+    }
+}
+
+fn of_binary(op: Binary) -> Floats {
+    match op {
+        Binary::Div | Binary::Pow | Binary::SquaredDifference => Floats::WideResult,
+        // A rounded operand may cross an integer.
+        Binary::FloorDiv | Binary::FloorMod | Binary::Remainder => Floats::Exact,
+        Binary::Equal
+        | Binary::NotEqual
+        | Binary::Less
+        | Binary::LessEqual
+        | Binary::Greater
+        | Binary::GreaterEqual
+        | Binary::LogicalAnd
+        | Binary::LogicalOr => Floats::Exact,
+        Binary::Add
+        | Binary::Sub
+        | Binary::Mul
+        | Binary::Minimum
+        | Binary::Maximum
+        | Binary::Prelu
+        | Binary::Atan2
+        | Binary::BitwiseXor
+        | Binary::BitwiseAnd
+        | Binary::BitwiseOr
+        | Binary::ShiftRight
+        | Binary::ShiftLeft => Floats::Any,
+    }
+}
+
+fn of_unary(unary: &Unary) -> Floats {
+    match unary {
+        Unary::Ceil | Unary::Floor | Unary::Round | Unary::Sign => Floats::Exact,
+        Unary::Exp | Unary::Rsqrt | Unary::Square => Floats::WideResult,
+        Unary::Abs
+        | Unary::Affine { .. }
+        | Unary::Cbrt
+        | Unary::Clamp { .. }
+        | Unary::Cos
+        | Unary::Elu
+        | Unary::Gelu
+        | Unary::GeluTanh
+        | Unary::HardSwish
+        | Unary::LeakyRelu { .. }
+        | Unary::Log
+        | Unary::Logistic
+        | Unary::Neg
+        | Unary::Sin
+        | Unary::Sqrt
+        | Unary::Tanh => Floats::Any,
     }
 }
