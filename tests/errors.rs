@@ -107,8 +107,25 @@ fn a_shape_that_cannot_be_is_not_the_models_fault() {
 fn what_the_model_does_not_have_is_not_an_empty_list() {
     let folder = tempfile::tempdir().unwrap();
     let model = Tiny::default().write(folder.path());
-    delegraph(&["run", path(&model), "--signature", "foo"]).expect(4, "the model has no signatures");
-    delegraph(&["diff", path(&model), "--signature", "foo"]).expect(4, "the model has no signatures");
+    for verb in ["run", "diff"] {
+        let ran =
+            delegraph(&[verb, path(&model), "--signature", "foo"]).expect(4, "the model has no signatures");
+        assert!(ran.stderr.contains("run the model without `--signature`"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("lists the inputs"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn advice_on_a_wrong_signature_lists_the_signatures() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = tree::read(&std::fs::read(digits(FLOAT32)).unwrap());
+    tree::set(&mut model, "/signature_defs/0/signature_key", "classify");
+    let file = write(folder.path(), "model.tflite", &tree::write(&model));
+    for verb in ["run", "diff"] {
+        let ran = delegraph(&[verb, &file, "--signature", "train"]).expect(4, "no signature \"train\"");
+        assert!(ran.stderr.contains("the names for `--signature` are: classify"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("lists the inputs"), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use delegraph::core::error::{ErrorKind, Limit};
 use delegraph::core::types::read_regular;
 use delegraph::core::{Subgraph, TensorId, printable};
-use delegraph::{Error, Interpreter, Shape, TensorType};
+use delegraph::{Error, Interpreter, Model, Shape, TensorType};
 use delegraph_conformance::npy::Array;
 use delegraph_conformance::seeded::{self, SplitMix64};
 use serde::Serialize;
@@ -109,7 +109,10 @@ impl Entry {
     /// Selects the entry point of `signature`; without one, the primary subgraph, whose inputs and outputs may also
     /// have the names of a signature.
     pub(crate) fn select(interpreter: &mut Interpreter, signature: Option<&str>) -> Result<Self, Failure> {
-        let selected = signature.map(|key| interpreter.select_signature(key)).transpose()?;
+        let selected = signature.map(|key| {
+            interpreter.select_signature(key).map_err(|error| of_signature(error, interpreter.model(), key))
+        });
+        let selected = selected.transpose()?;
         let model = interpreter.model();
         let named = selected.as_ref().or_else(|| model.signatures().iter().find(|s| s.subgraph() == 0));
         let Some(subgraph) = model.subgraphs().get(named.map_or(0, |s| s.subgraph())) else {
@@ -269,6 +272,19 @@ fn is_of_memory(error: &Error) -> bool {
         Error::AtNode { source, .. } => is_of_memory(source),
         _ => false,
     }
+}
+
+/// Returns the failure of selecting a signature. Advice on a name that the model does not have is about signatures.
+fn of_signature(error: Error, model: &Model, key: &str) -> Failure {
+    let failure = Failure::from(error);
+    if model.signature(key).is_some() {
+        return failure;
+    }
+    let names: Vec<_> = model.signatures().iter().map(|s| printable(s.key())).collect();
+    failure.with_help(match names.as_slice() {
+        [] => "run the model without `--signature`".into(),
+        names => format!("the names for `--signature` are: {}", names.join(", ")),
+    })
 }
 
 /// Returns the failure of preparing a model. If `causes` changed the shapes of inputs, the options are reported as the
