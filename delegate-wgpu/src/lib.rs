@@ -22,6 +22,7 @@ mod testing;
 pub use custom::{WgpuDispatch, WgpuNode, WgpuOp, WgpuOpError, WgpuOperand, WgpuPlan, WgpuTensor};
 pub use delegate::WgpuDelegate;
 pub use device::adapter::{AdapterDescription, WgpuError, adapters, adapters_async};
+pub use device::named::{InvalidOption, NamedOption};
 pub use device::options::{AdapterChoice, PipelineCache, Precision, UnknownPrecision, WgpuOptions};
 pub use memory::{GpuBuffer, TextureInput};
 pub use wgpu;

@@ -165,8 +165,8 @@ fn gpu(_: &str, _: Vec<(String, String)>) -> Result<Choice> {
     Err(without_gpu())
 }
 
-/// Returns a delegate on the GPU with options by name: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or
-/// `off`), `precision` (`f32`, `f16` or `auto`).
+/// Returns a delegate on the GPU with the options of
+/// [`WgpuOptions::NAMED`](delegraph::delegate_wgpu::WgpuOptions::NAMED).
 ///
 /// # Errors
 /// [`Error::InvalidInput`] for other options; those of the GPU.

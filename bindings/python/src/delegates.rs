@@ -11,7 +11,7 @@ use delegraph::delegate_api::{
     self, DelegateKernel, DelegateParams, GraphView, NodeView, Rejection, Simple, SimpleDelegate, TensorInfo,
     VersionTable,
 };
-use delegraph::delegate_wgpu::{AdapterChoice, Precision, WgpuDelegate, WgpuOptions, adapters};
+use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions, adapters};
 #[cfg(unix)]
 use delegraph::litert::{ExternalDelegate, ExternalLibrary};
 use delegraph::{Result, TensorType};
@@ -90,34 +90,10 @@ impl Delegate {
     }
 }
 
-/// Opens the GPU. Options: `adapter` (a part of its name), `max_gpu_bytes`, `fusion` (`on` or `off`), `precision` (`f32`,
-/// `f16` or `auto`), `matrix_units` (`on` or `off`).
+/// Opens the GPU with the options of `WgpuOptions::NAMED`.
 #[pyfunction]
 pub(crate) fn wgpu_delegate(py: Python<'_>, options: Vec<(String, String)>) -> PyResult<Delegate> {
-    let mut chosen = WgpuOptions::default();
-    for (key, value) in options {
-        chosen = match key.as_str() {
-            "adapter" => chosen.with_adapter(AdapterChoice::named(value)),
-            "fusion" if value == "on" || value == "off" => chosen.with_fusion(value == "on"),
-            "matrix_units" if value == "on" || value == "off" => chosen.with_matrix_units(value == "on"),
-            "precision" if value.parse::<Precision>().is_ok() => {
-                chosen.with_precision(value.parse().unwrap_or_default())
-            }
-            "max_gpu_bytes" => {
-                let bytes = value.parse::<u64>();
-                chosen.with_max_gpu_bytes(
-                    bytes.map_err(|_| PyValueError::new_err("max_gpu_bytes is not a number"))?,
-                )
-            }
-            _ => {
-                let text = format!(
-                    "wgpu has no option {key}={value}; it has adapter, max_gpu_bytes, fusion=on|off, \
-                     precision=f32|f16|auto and matrix_units=on|off"
-                );
-                return Err(PyValueError::new_err(text));
-            }
-        };
-    }
+    let chosen = WgpuOptions::from_pairs(options).map_err(|e| PyValueError::new_err(e.to_string()))?;
     let delegate = py.detach(|| WgpuDelegate::new(chosen));
     let delegate = delegate.map_err(|e| PyRuntimeError::new_err(format!("delegate wgpu: {e}")))?;
     Ok(Delegate { source: Source::Wgpu(Box::new(delegate)) })

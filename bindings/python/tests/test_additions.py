@@ -187,9 +187,13 @@ def test_delegates_of_litert(tmp_path: pathlib.Path, sine: str, root: pathlib.Pa
 
 
 def test_options_of_the_gpu_are_checked() -> None:
-    for options in ({"precision": "f64"}, {"matrix_units": "some"}, {"no_such": 1}):
-        with pytest.raises(ValueError, match="precision=f32.f16.auto"):
-            delegraph.load_delegate("wgpu", options)
+    wrong = {"precision": "f64", "matrix_units": "some", "backend": "cuda", "power": 1, "max_partitions": "few",
+             "min_nodes": -1, "max_gpu_bytes": "much", "fusion": "some", "trusted_shaders": "maybe"}
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=f'option "{name}": "{value}" is (none of: |not a number)'):
+            delegraph.load_delegate("wgpu", {name: value})
+    with pytest.raises(ValueError, match="wgpu has no option \"no_such\"; it has .*precision=f32.f16.auto"):
+        delegraph.load_delegate("wgpu", {"no_such": 1})
     try:
         delegraph.load_delegate("wgpu", {"precision": "f32", "matrix_units": "off", "fusion": "on"})
     except RuntimeError as error:

@@ -5,6 +5,7 @@
 
 pub(crate) mod adapter;
 mod gpu;
+pub(crate) mod named;
 pub(crate) mod options;
 mod scopes;
 mod shared;

@@ -148,10 +148,12 @@ impl Promise {
 /// Options of the verbs that run a model.
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
-    /// The backend of the model: cpu (optimized kernels), reference (plain ones),
-    /// wgpu[?adapter=NAME&max_gpu_bytes=N&fusion=off] (GPU), or plugin:PATH[?KEY=VALUE&…] (a shared library; %26 stands
-    /// for & in a value) or litert:PATH[?KEY=VALUE&…] (a shared library with a delegate for LiteRT). May be repeated:
-    /// delegates choose nodes in this order, and unclaimed nodes run on the CPU [default: cpu]
+    /// The backend of the model: cpu (optimized kernels), reference (plain ones), wgpu[?KEY=VALUE&…] (GPU),
+    /// plugin:PATH[?KEY=VALUE&…] (a shared library) or litert:PATH[?KEY=VALUE&…] (a shared library with a delegate for
+    /// LiteRT). Options of wgpu: adapter=NAME, backend=vulkan|metal|dx12|webgpu, power=high|low, max_partitions=N,
+    /// min_nodes=N, max_gpu_bytes=N, fusion=on|off, precision=f32|f16|auto, matrix_units=on|off, trusted_shaders=on|off.
+    /// %26 stands for & in a value. May be repeated: delegates choose nodes in this order, and unclaimed nodes run on the
+    /// CPU [default: cpu]
     #[arg(long = "delegate", value_name = "D")]
     pub(crate) delegates: Vec<Choice>,
     #[command(flatten)]
@@ -276,9 +278,7 @@ impl Engine {
     /// Returns the guarantees of the backend's arithmetic, unless they are given.
     pub(crate) fn arithmetic(&self, given: Option<Promise>) -> Arithmetic {
         let promise = |choice: &Choice| match choice {
-            Choice::Wgpu(choice) if choice.precision.is_some_and(|name| name != "f32") => {
-                Some(Promise::GpuHalves)
-            }
+            Choice::Wgpu(choice) if choice.stores_halves() => Some(Promise::GpuHalves),
             Choice::Wgpu(_) => Some(Promise::Gpu),
             _ => None,
         };
@@ -422,27 +422,7 @@ mod tests {
         };
         check("cpu", Some(Choice::Cpu));
         check("reference", Some(Choice::Reference));
-        let wgpu = |adapter: Option<&str>, max_gpu_bytes| {
-            let adapter = adapter.map(str::to_owned);
-            Some(Choice::Wgpu(WgpuChoice { adapter, max_gpu_bytes, ..WgpuChoice::default() }))
-        };
-        check("wgpu", wgpu(None, None));
-        check("wgpu?adapter=Radeon", wgpu(Some("Radeon"), None));
-        check("wgpu?max_gpu_bytes=1000", wgpu(None, Some(1000)));
-        check("wgpu?adapter=Radeon&max_gpu_bytes=1000", wgpu(Some("Radeon"), Some(1000)));
-        check("wgpu?max_gpu_bytes=much", None);
-        let unfused = WgpuChoice { unfused: true, ..WgpuChoice::default() };
-        check("wgpu?fusion=off", Some(Choice::Wgpu(unfused)));
-        check("wgpu?precision=half", None);
-        let halves = WgpuChoice { precision: Some("f16"), ..WgpuChoice::default() };
-        check("wgpu?precision=f16", Some(Choice::Wgpu(halves)));
-        let without =
-            WgpuChoice { precision: Some("auto"), without_matrix_units: true, ..WgpuChoice::default() };
-        check("wgpu?precision=auto&matrix_units=off", Some(Choice::Wgpu(without)));
-        check("wgpu?matrix_units=some", None);
-        assert_eq!("wgpu?fusion=on".parse().ok(), wgpu(None, None));
-        check("wgpu?fusion=some", None);
-        check("wgpu?", None);
+        check("wgpu", Some(Choice::Wgpu(WgpuChoice::default())));
         let plugin = |text: &str, path: &str, options: &[(&str, &str)]| {
             let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
             let options: Vec<_> = options;
@@ -471,8 +451,72 @@ mod tests {
         ] {
             check(wrong, None);
         }
-        check("wgpu?speed=9", None);
         check("cpu?adapter=x", None);
         check("npu", None);
+    }
+
+    #[test]
+    #[cfg(feature = "wgpu")]
+    fn options_of_the_gpu() {
+        use delegraph::delegate_wgpu::WgpuOptions;
+
+        for option in WgpuOptions::NAMED {
+            let values = match option.values {
+                "NAME" => vec!["Radeon", "a%26b"],
+                "N" => vec!["0", "1000"],
+                values => values.split('|').collect(),
+            };
+            for value in values {
+                let text = format!("wgpu?{}={value}", option.name);
+                let choice: Choice = text.parse().unwrap();
+                assert_eq!(choice.to_string(), text);
+            }
+            let wrong = format!("wgpu?{}=other", option.name).parse::<Choice>();
+            assert_eq!(wrong.is_err(), option.name != "adapter", "{wrong:?}");
+        }
+        let both: Choice = "wgpu?precision=auto&matrix_units=off".parse().unwrap();
+        assert_eq!(both.to_string(), "wgpu?precision=auto&matrix_units=off");
+        for (text, error) in [
+            ("wgpu?", "no option \"\""),
+            (
+                "wgpu?speed=9",
+                "wgpu has no option \"speed\"; it has adapter=NAME, backend=vulkan|metal|dx12|webgpu, ",
+            ),
+            ("wgpu?fusion=on&fusion=off", "option \"fusion\" is given twice"),
+            ("wgpu?precision=half", "\"half\" is none of: f32, f16, auto"),
+            ("wgpu?max_gpu_bytes=much", "\"much\" is not a number from 0 to "),
+        ] {
+            let found = text.parse::<Choice>().unwrap_err();
+            assert!(found.contains(error), "{text}: {found}");
+        }
+        let halves = |text: &str| match text.parse() {
+            Ok(Choice::Wgpu(choice)) => choice.stores_halves(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(["wgpu", "wgpu?precision=f32", "wgpu?precision=f16"].map(halves), [false, false, true]);
+    }
+
+    #[test]
+    #[cfg(feature = "wgpu")]
+    fn help_and_documentation_list_the_options_of_the_gpu() {
+        use delegraph::delegate_wgpu::WgpuOptions;
+
+        let command = Engine::augment_args(clap::Command::new("test"));
+        let argument = command.get_arguments().find(|a| a.get_long() == Some("delegate")).unwrap();
+        let help = argument.get_help().unwrap().to_string();
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/gpu.md")).unwrap();
+        for option in WgpuOptions::NAMED {
+            let text = format!("{}={}", option.name, option.values);
+            assert!(help.contains(&text), "{text}: {help}");
+            let values: Vec<String> = match option.values {
+                kind @ ("N" | "NAME") => vec![kind.into()],
+                values => values.split('|').map(|value| format!("`{value}`")).collect(),
+            };
+            let row = format!("| `{}` | {} | {} |", option.name, values.join(", "), option.meaning);
+            assert!(page.lines().any(|line| line == row), "{row}");
+        }
+        let rows = page.lines().skip_while(|line| *line != "## Options").skip(1);
+        let rows = rows.take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("| `"));
+        assert_eq!(rows.count(), WgpuOptions::NAMED.len());
     }
 }

@@ -62,14 +62,21 @@ impl PluginChoice {
         if path.is_empty() {
             return Err(format!("{}PATH needs the path of a library", interface.prefix()));
         }
-        let mut options = Vec::new();
-        for option in query.into_iter().flat_map(|query| query.split('&')) {
-            let (key, value) = option.split_once('=').unwrap_or((option, ""));
-            options.push((percent_decoded(key)?, percent_decoded(value)?));
-        }
+        let options = query.map_or(Ok(Vec::new()), pairs)?;
         PluginOptions::new(options.iter().cloned()).map_err(|e| e.to_string())?;
         Ok(PluginChoice { interface, text: text.into(), path: path.into(), options })
     }
+}
+
+/// Returns the options of `key=value&…`, percent-decoded.
+pub(super) fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
+    query
+        .split('&')
+        .map(|option| {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            Ok((percent_decoded(key)?, percent_decoded(value)?))
+        })
+        .collect()
 }
 
 /// `%26` is `&`, `%3D` is `=`, `%25` is `%`; any byte can be written in this way.

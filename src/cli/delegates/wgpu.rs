@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use delegraph::Delegate;
 #[cfg(feature = "wgpu")]
-use delegraph::delegate_wgpu::{AdapterChoice, WgpuDelegate, WgpuError, WgpuOptions};
+use delegraph::delegate_wgpu::{InvalidOption, Precision, WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph_conformance::engine::MakeDelegate;
 
+use super::plugin::pairs;
 #[cfg(feature = "wgpu")]
 use crate::cli::budgets;
 use crate::cli::failure::{Exit, Failure};
@@ -20,81 +21,47 @@ pub(super) const NAME: &str = "wgpu";
 /// `wgpu[?key=value&…]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WgpuChoice {
-    /// Part of the adapter's name.
-    pub(super) adapter: Option<String>,
-    pub(super) max_gpu_bytes: Option<u64>,
-    /// `fusion=off`: every node runs by itself.
-    pub(super) unfused: bool,
-    /// `matrix_units=off`: products of 16-bit operands do not use them.
-    pub(super) without_matrix_units: bool,
-    /// `precision=f16` and others: the storage of floats.
-    pub(super) precision: Option<&'static str>,
+    /// The text on the command line, after the question mark; empty without options.
+    text: String,
+    /// Percent-decoded.
+    #[cfg_attr(not(feature = "wgpu"), allow(dead_code))]
+    options: Vec<(String, String)>,
 }
-
-/// The values of `precision`.
-const PRECISIONS: [&str; 3] = ["f32", "f16", "auto"];
 
 impl FromStr for WgpuChoice {
     type Err = String;
 
-    fn from_str(options: &str) -> Result<Self, String> {
-        let mut choice = WgpuChoice::default();
-        for option in options.split('&') {
-            match option.split_once('=') {
-                Some(("adapter", name)) => choice.adapter = Some(name.into()),
-                Some(("max_gpu_bytes", n)) => {
-                    let number = n.parse().map_err(|_| format!("max_gpu_bytes: `{n}` is not a number"))?;
-                    choice.max_gpu_bytes = Some(number);
-                }
-                Some(("fusion", "on")) => choice.unfused = false,
-                Some(("fusion", "off")) => choice.unfused = true,
-                Some(("matrix_units", "on")) => choice.without_matrix_units = false,
-                Some(("matrix_units", "off")) => choice.without_matrix_units = true,
-                Some(("precision", name)) if PRECISIONS.contains(&name) => {
-                    choice.precision = PRECISIONS.into_iter().find(|known| *known == name);
-                }
-                _ => {
-                    let all = "`wgpu?adapter=NAME&max_gpu_bytes=N&fusion=on|off&precision=f32|f16|auto&matrix_units=on|off`";
-                    return Err(format!("wgpu accepts {all}, or some of them"));
-                }
-            }
-        }
+    fn from_str(text: &str) -> Result<Self, String> {
+        let choice = WgpuChoice { text: text.into(), options: pairs(text)? };
+        #[cfg(feature = "wgpu")]
+        choice.options().map_err(|e| e.to_string())?;
         Ok(choice)
     }
 }
 
 impl fmt::Display for WgpuChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(NAME)?;
-        let adapter = self.adapter.as_ref().map(|name| format!("adapter={name}"));
-        let bytes = self.max_gpu_bytes.map(|n| format!("max_gpu_bytes={n}"));
-        let unfused = self.unfused.then(|| "fusion=off".to_owned());
-        let precision = self.precision.map(|name| format!("precision={name}"));
-        let matrix_units = self.without_matrix_units.then(|| "matrix_units=off".to_owned());
-        adapter
-            .iter()
-            .chain(&bytes)
-            .chain(&unfused)
-            .chain(&precision)
-            .chain(&matrix_units)
-            .zip(["?", "&", "&", "&", "&"])
-            .try_for_each(|(option, mark)| write!(f, "{mark}{option}"))
+        let mark = if self.text.is_empty() { "" } else { "?" };
+        write!(f, "{NAME}{mark}{}", self.text)
     }
 }
 
 #[cfg(feature = "wgpu")]
 impl WgpuChoice {
+    fn options(&self) -> Result<WgpuOptions, InvalidOption> {
+        WgpuOptions::from_pairs(self.options.iter().map(|(name, value)| (name, value)))
+    }
+
+    /// Returns whether floats have 16 bits on some adapters.
+    pub(super) fn stores_halves(&self) -> bool {
+        self.options().is_ok_and(|options| options.precision != Precision::F32)
+    }
+
     /// Creates the delegate; with `profile`, it measures each of its kernels.
     fn open(&self, profile: bool) -> Result<WgpuDelegate, Failure> {
-        let adapter = self.adapter.as_ref().map_or_else(AdapterChoice::default, AdapterChoice::named);
-        let precision = self.precision.and_then(|name| name.parse().ok()).unwrap_or_default();
-        let options = WgpuOptions::default()
-            .with_adapter(adapter)
-            .with_fusion(!self.unfused)
-            .with_profile(profile)
-            .with_precision(precision)
-            .with_matrix_units(!self.without_matrix_units)
-            .with_max_gpu_bytes(self.max_gpu_bytes.or_else(budgets::max_memory));
+        let options = self.options().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        let bytes = options.max_gpu_bytes.or_else(budgets::max_memory);
+        let options = options.with_profile(profile).with_max_gpu_bytes(bytes);
         WgpuDelegate::new(options).map_err(|error| match error {
             WgpuError::NoAdapter | WgpuError::NoMatch { .. } => {
                 Failure::new(Exit::Unsupported, format!("delegate wgpu: {error}"))
@@ -123,6 +90,10 @@ impl WgpuChoice {
 
 #[cfg(not(feature = "wgpu"))]
 impl WgpuChoice {
+    pub(super) fn stores_halves(&self) -> bool {
+        false
+    }
+
     pub(super) fn delegate(&self, _profile: bool) -> Result<Box<dyn Delegate>, Failure> {
         Err(missing())
     }
