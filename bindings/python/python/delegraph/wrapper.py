@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from .interpreter import Interpreter
+    from ._native import Interpreter
 
 
 class InterpreterWrapper:
@@ -41,7 +41,7 @@ class InterpreterWrapper:
 
     def tensor(self, base: Any, tensor_index: int) -> "NDArray[Any]":
         del base
-        return self._owner.tensor(tensor_index)()
+        return self._owner._view(tensor_index)
 
     def ResetVariableTensors(self) -> None:
         self._owner.reset_all_variables()
