@@ -293,3 +293,37 @@ fn a_future_returns_while_the_device_works() {
         check_close(&run(&mut interpreter, 3), &want);
     }
 }
+
+#[test]
+fn a_long_run_can_be_cancelled() {
+    use delegraph::core::ops::cumsum::CumsumParams;
+    let Some(delegate) = delegate() else { return };
+    // The dispatches of a run read and write 4 GB.
+    let mut graph = SubgraphBuilder::new("main");
+    let mut x = graph.input("x", TensorType::Float32, [1024, 4096]);
+    let axis = graph.constant("axis", [1], &[0i32]);
+    for _ in 0..128 {
+        x = graph.node(BuiltinOp::CUMSUM, CumsumParams::default()).inputs([x, axis]).output("");
+    }
+    graph.outputs([x]);
+    let mut interpreter = on(&delegate, ModelBuilder::new().subgraph(graph).build().unwrap());
+    let mut timed = |interpreter: &mut Interpreter| {
+        let start = std::time::Instant::now();
+        (interpreter.invoke(), start.elapsed())
+    };
+    interpreter.input_mut::<f32>(0).unwrap().fill(0.0);
+    let (result, whole) = timed(&mut interpreter);
+    result.unwrap();
+    let token = interpreter.cancellation_token();
+    let end = thread::spawn(move || {
+        thread::sleep(whole / 20);
+        token.cancel();
+    });
+    let (result, part) = timed(&mut interpreter);
+    end.join().unwrap();
+    assert!(matches!(result, Err(delegraph::Error::Cancelled)), "{result:?}");
+    assert!(part < whole * 9 / 10, "a whole run takes {whole:?}, the cancelled one {part:?}");
+    interpreter.cancellation_token().clear();
+    interpreter.invoke().unwrap();
+    assert!(interpreter.output::<f32>(0).unwrap().iter().all(|x| *x == 0.0));
+}

@@ -142,10 +142,16 @@ impl Gpu {
             return Err("a page cannot wait for the device; `invoke_async` does not".into());
         }
         let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
-        match self.poll(wait) {
-            Ok(()) => Ok(()),
-            Err(message) => Err(self.unfinished(message)),
-        }
+        self.poll(wait).map(drop).map_err(|message| self.unfinished(message))
+    }
+
+    /// Returns whether the device has done `submission`, without waiting.
+    ///
+    /// # Errors
+    /// As [`Gpu::progress`].
+    pub(crate) fn is_done(&self, submission: wgpu::SubmissionIndex) -> Result<bool, String> {
+        let now = wgpu::PollType::Wait { submission_index: Some(submission), timeout: Some(Duration::ZERO) };
+        self.poll(now).map_err(|message| self.unfinished(message))
     }
 
     /// Lets wgpu deliver the callbacks of finished work, without waiting.
@@ -153,7 +159,7 @@ impl Gpu {
     /// # Errors
     /// The device cannot be polled because it is lost.
     pub(crate) fn progress(&self) -> Result<(), String> {
-        self.poll(wgpu::PollType::Poll).map_err(|message| self.unfinished(message))
+        self.poll(wgpu::PollType::Poll).map(drop).map_err(|message| self.unfinished(message))
     }
 
     /// Returns the reason why the device did not finish: its loss, or else the message of the failed poll.
@@ -182,12 +188,14 @@ impl Gpu {
         probe.get_or_insert_with(|| Probe::new(&self.device)).is_refused(&self.device)
     }
 
-    /// Polls the device. The error is the device's message, if there is one.
-    fn poll(&self, how: wgpu::PollType) -> Result<(), Option<String>> {
+    /// Polls the device. Returns whether it has done what `how` waits for in time. The error is the device's message, if
+    /// there is one.
+    fn poll(&self, how: wgpu::PollType) -> Result<bool, Option<String>> {
         // wgpu panics in `poll` when the device is lost during the wait.
         let poll = || self.device.poll(how);
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(poll)) {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(wgpu::PollError::Timeout)) => Ok(false),
             Ok(Err(e)) => Err(Some(e.to_string())),
             Err(_) => Err(None),
         }

@@ -75,6 +75,18 @@ impl Timer {
         })
     }
 
+    /// Returns the time stamps of pass `i` of the `count` passes of a run that is measured as a whole.
+    pub(crate) fn writes_of_chunk(
+        &self,
+        i: usize,
+        count: usize,
+    ) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        let mut writes = self.writes(0)?;
+        writes.beginning_of_pass_write_index = writes.beginning_of_pass_write_index.filter(|_| i == 0);
+        writes.end_of_pass_write_index = writes.end_of_pass_write_index.filter(|_| i + 1 == count);
+        (i == 0 || i + 1 == count).then_some(writes)
+    }
+
     /// Copies the time stamps to the staging buffer.
     pub(crate) fn resolve(&self, encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer) {
         let count = 2 * self.stamps.len() as u32;

@@ -1,17 +1,19 @@
 //! The kernel of a partition: buffers, pipelines and bind groups created once, one compute pass per run.
 
+mod chunks;
 mod mapping;
 mod operands;
 mod variables;
 
 use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
-use std::{iter, mem};
+use std::{iter, mem, vec};
 
 use delegraph_core::error::Location;
-use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
+use delegraph_core::kernel::{Budget, InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, TensorId, TensorType};
 use delegraph_delegate_api::{
     BufferHandle, Buffers, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, GraphView, NodeTime,
@@ -26,6 +28,9 @@ use crate::memory::{Dispatch, GpuBuffer, Layout, Memory, Uploaded, plan};
 use mapping::Mapping;
 use operands::{DataCheck, Input, Output};
 use variables::{AssignedVariables, ReadVariable};
+
+/// Submissions of a long run that are not done.
+const IN_FLIGHT: usize = 2;
 
 /// Runs one partition.
 pub(crate) struct WgpuKernel {
@@ -43,6 +48,8 @@ pub(crate) struct WgpuKernel {
     /// The error of every run: a node reads a variable of another type or shape than an earlier node assigns.
     contradiction: Option<(Location, String)>,
     dispatches: Vec<Dispatch>,
+    /// The dispatches of each submission of a run.
+    chunks: Vec<Range<usize>>,
     /// The buffer from which outputs are read back.
     staging: Option<wgpu::Buffer>,
     timer: Option<Timer>,
@@ -54,7 +61,7 @@ pub(crate) struct WgpuKernel {
     /// The run that was submitted and is not finished.
     run: Option<Run>,
     /// The commands of the next run, if all runs have the same.
-    recorded: Option<wgpu::CommandBuffer>,
+    recorded: Option<Vec<wgpu::CommandBuffer>>,
     /// Outstanding reports of the device on commands.
     reports: Reports,
     stats: DelegateStats,
@@ -72,7 +79,11 @@ type Variables<'a> = Vec<(usize, &'a mut [u8])>;
 
 /// A submitted run whose outputs are to be read back.
 struct Run {
-    submission: wgpu::SubmissionIndex,
+    /// The last submission, and the one before it.
+    submissions: [Option<wgpu::SubmissionIndex>; 2],
+    /// The commands that are not submitted yet.
+    rest: vec::IntoIter<wgpu::CommandBuffer>,
+    budget: Arc<Budget>,
     start: Instant,
     uploaded: Instant,
     /// The threads that compile during a first run.
@@ -191,6 +202,7 @@ impl WgpuKernel {
                 .contradiction
                 .as_ref()
                 .map(|(node, text)| (view.model().locate(view.index(), *node), text.clone())),
+            chunks: chunks(&dispatches),
             dispatches,
             staging,
             timer,
@@ -230,14 +242,16 @@ impl WgpuKernel {
         Ok(variables)
     }
 
-    /// Records one run. Outputs are copied to the staging buffer; with `read`, time stamps and mirrored variables, too.
+    /// Records one run, a buffer of commands for each chunk. Outputs are copied to the staging buffer; with `read`, time
+    /// stamps and mirrored variables, too.
     fn record(
         &self,
         staging: Option<&wgpu::Buffer>,
         buffers: &Buffers<'_>,
         read: bool,
-    ) -> wgpu::CommandBuffer {
-        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+    ) -> Vec<wgpu::CommandBuffer> {
+        let new_encoder = || self.gpu.device.create_command_encoder(&Default::default());
+        let (mut commands, mut encoder) = (Vec::with_capacity(self.chunks.len()), new_encoder());
         let resources = self.inputs.len() - self.read.len();
         for input in self.inputs.iter().take(resources) {
             if let Some(from) =
@@ -258,13 +272,23 @@ impl WgpuKernel {
                 }
             }
             timer if !self.dispatches.is_empty() => {
-                let mut pass = begin(&mut encoder, timer.as_ref().and_then(|t| t.writes(0)));
-                self.dispatches.iter().for_each(|dispatch| dispatch.record(&mut pass));
+                for (i, chunk) in self.chunks.iter().enumerate() {
+                    if i > 0 {
+                        commands.push(mem::replace(&mut encoder, new_encoder()).finish());
+                    }
+                    let count = self.chunks.len();
+                    let stamps = timer.as_ref().and_then(|timer| timer.writes_of_chunk(i, count));
+                    let mut pass = begin(&mut encoder, stamps);
+                    self.dispatches[chunk.clone()].iter().for_each(|dispatch| dispatch.record(&mut pass));
+                }
             }
             _ => {}
         }
         self.assigned.record(&mut encoder, staging.filter(|_| read));
-        let Some(staging) = staging else { return encoder.finish() };
+        let Some(staging) = staging else {
+            commands.push(encoder.finish());
+            return commands;
+        };
         for (_, output) in self.outputs.iter().enumerate().filter(|(i, _)| !buffers.may_keep(*i)) {
             let bytes = Some(output.bytes);
             encoder.copy_buffer_to_buffer(&output.buffer, output.offset, staging, output.staged, bytes);
@@ -276,7 +300,8 @@ impl WgpuKernel {
         if let Some(timer) = self.timer.as_ref().filter(|_| read) {
             timer.resolve(&mut encoder, staging);
         }
-        encoder.finish()
+        commands.push(encoder.finish());
+        commands
     }
 
     /// Returns whether a run with `buffers` has the same commands as every other such run: it reads and keeps no buffers
@@ -320,7 +345,47 @@ impl WgpuKernel {
         Ok(())
     }
 
-    /// Uploads inputs and submits the dispatches. Returns the memory of variables that get a new value.
+    /// Submits the next commands of the run, and requests the outputs after the last ones. Returns whether that is done.
+    fn submit_next(&mut self) -> bool {
+        let Some(run) = &mut self.run else { return true };
+        if let Some(commands) = run.rest.next() {
+            let submission = self.gpu.queue.submit([commands]);
+            run.submissions = [Some(submission), run.submissions[0].take()];
+        }
+        let is_last = run.rest.len() == 0;
+        if let Some(staging) = self.staging.as_ref().filter(|_| is_last) {
+            self.map(staging);
+        }
+        is_last
+    }
+
+    /// Submits the rest of a long run, at most two submissions at a time. Fails once the run is interrupted.
+    fn wait_and_submit(&mut self) -> Result<()> {
+        while let Some(run) = self.run.as_mut().filter(|run| run.rest.len() > 0) {
+            if let Some(earlier) = run.submissions[1].take() {
+                self.gpu.wait(earlier).map_err(failed)?;
+            }
+            run.budget.check()?;
+            self.submit_next();
+        }
+        Ok(())
+    }
+
+    /// As [`WgpuKernel::wait_and_submit`], without waiting: submits once an earlier submission is done.
+    fn submit_if_done(&mut self) -> Result<()> {
+        let Some(run) = self.run.as_mut().filter(|run| run.rest.len() > 0) else { return Ok(()) };
+        run.budget.check()?;
+        if let Some(earlier) = &run.submissions[1]
+            && !self.gpu.is_done(earlier.clone()).map_err(failed)?
+        {
+            return Ok(());
+        }
+        self.submit_next();
+        Ok(())
+    }
+
+    /// Uploads inputs and submits the dispatches, the first two chunks of a long run. Returns the memory of variables that
+    /// get a new value.
     fn start<'a>(
         &mut self,
         cx: &mut InvokeContext<'a>,
@@ -344,7 +409,14 @@ impl WgpuKernel {
         let repeatable = self.is_repeatable(buffers);
         let recorded = if repeatable { self.recorded.take() } else { None };
         let commands = recorded.unwrap_or_else(|| self.record(staging.as_ref(), buffers, read));
-        let submission = self.gpu.queue.submit([commands]);
+        let mut commands = commands.into_iter();
+        let reads = staging.is_some() && read;
+        // Without outputs to read back, nothing waits for the end of the run.
+        let all = if reads { IN_FLIGHT } else { usize::MAX };
+        let mut submissions = [None, None];
+        for commands in commands.by_ref().take(all) {
+            submissions = [Some(self.gpu.queue.submit([commands])), submissions[0].take()];
+        }
         for (i, output) in self.outputs.iter().enumerate() {
             if let Some(handle) = &output.handle {
                 buffers.keep(i, handle.clone());
@@ -361,13 +433,17 @@ impl WgpuKernel {
             (self.stats.device_time, self.stats.readback_time) = (None, None);
             return Ok((Submitted::Done, variables));
         };
-        self.map(&staging);
+        match commands.len() {
+            0 => self.map(&staging),
+            _ => self.mapping.reset(),
+        }
         let warmup = self.compiler.warm_up(mem::take(&mut self.compiling));
         if repeatable {
             // While the device runs; a buffer of commands can be submitted only once.
             self.recorded = Some(self.record(Some(&staging), buffers, read));
         }
-        self.run = Some(Run { submission, start, uploaded, warmup });
+        let budget = Arc::clone(cx.host().budget());
+        self.run = Some(Run { submissions, rest: commands, budget, start, uploaded, warmup });
         Ok((Submitted::Pending, variables))
     }
 
@@ -466,6 +542,15 @@ impl WgpuKernel {
         let only = first > 0 || self.dispatches.last().is_some_and(|last| !fails(&last));
         (only || self.dispatches.len() == 1).then(|| self.dispatches[first].title.as_str())
     }
+}
+
+/// Returns the dispatches of each submission of a run.
+fn chunks(dispatches: &[Dispatch]) -> Vec<Range<usize>> {
+    if cfg!(target_arch = "wasm32") {
+        // A page cannot ask whether a submission is done.
+        return iter::once(0..dispatches.len()).collect();
+    }
+    chunks::chunks(dispatches.iter().map(|dispatch| dispatch.bytes))
 }
 
 /// Bytes that an output occupies in the staging buffer.
@@ -567,6 +652,9 @@ impl DelegateKernel for WgpuKernel {
         if let Err(message) = self.gpu.progress() {
             return Poll::Ready(Err(self.locate(failed(message))));
         }
+        if let Err(error) = self.located(WgpuKernel::submit_if_done) {
+            return Poll::Ready(Err(error));
+        }
         match self.mapping.poll(cx.waker()) {
             Some(true) => self.reports.poll(cx).map(|error| match error {
                 None => Ok(()),
@@ -583,7 +671,10 @@ impl DelegateKernel for WgpuKernel {
     }
 
     fn wait(&mut self) -> Result<()> {
-        match self.run.as_ref().map(|run| run.submission.clone()) {
+        if self.run.as_ref().is_some_and(|run| run.rest.len() > 0) {
+            self.located(WgpuKernel::wait_and_submit)?;
+        }
+        match self.run.as_mut().and_then(|run| run.submissions[0].take()) {
             Some(submission) => self.wait_for(submission).map_err(|e| self.locate(e)),
             None => Ok(()),
         }

@@ -45,7 +45,7 @@ fn bare(kernel: &WgpuKernel) -> usize {
         // Starting and finishing are checked separately, as in a run.
         let submit = || {
             gpu.queue.write_buffer(&kernel.inputs[0].buffer, 0, &[0; 32]);
-            let submission = gpu.queue.submit([kernel.record(Some(staging), &buffers, true)]);
+            let submission = gpu.queue.submit(kernel.record(Some(staging), &buffers, true));
             kernel.map(staging);
             submission
         };
