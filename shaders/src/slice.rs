@@ -24,7 +24,8 @@ pub struct Spec {
 /// Returns the variants of all slices of tensors of up to `rank` dimensions.
 pub fn variants(caps: &Caps, rank: usize) -> impl Iterator<Item = Variant> {
     let caps = *caps;
-    let of_rank = move |rank| [true, false].map(|vec4| copy::variant(NAME, &caps, Binding::Input(0), rank, vec4));
+    let of_rank =
+        move |rank| [true, false].map(|vec4| copy::variant(NAME, &caps, Binding::Input(0), rank, vec4));
     (1..=rank.min(MAX_RANK)).flat_map(of_rank)
 }
 

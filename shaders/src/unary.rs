@@ -171,9 +171,10 @@ pub struct Spec {
 impl Spec {
     fn variant(&self, caps: &Caps, vec4: bool) -> Variant {
         let names: Vec<_> = self.steps.iter().map(|step| step.name()).collect();
-        let chain = names.iter().enumerate().fold(String::from("v"), |inner, (i, name)| {
-            format!("op_{name}({inner}, p.a_{i}, p.b_{i})")
-        });
+        let chain = names
+            .iter()
+            .enumerate()
+            .fold(String::from("v"), |inner, (i, name)| format!("op_{name}({inner}, p.a_{i}, p.b_{i})"));
         let template = Template::new(NAME, include_str!("wgsl/unary.wgsl"))
             .number("STEPS", u32::try_from(self.steps.len()).unwrap_or(u32::MAX))
             .flag("VEC4", vec4)

@@ -38,12 +38,7 @@ impl Walk {
         Self::by(kernel, caps, extents, workgroup(caps))
     }
 
-    fn by(
-        kernel: &'static str,
-        caps: &Caps,
-        extents: &[u32],
-        workgroup: u32,
-    ) -> Result<Self, ShaderError> {
+    fn by(kernel: &'static str, caps: &Caps, extents: &[u32], workgroup: u32) -> Result<Self, ShaderError> {
         let count = elements(kernel, extents)?;
         let (workgroups, max_items) = match caps.software {
             true => (MIN_WORKGROUPS, MAX_ITEMS),

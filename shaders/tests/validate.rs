@@ -220,7 +220,8 @@ fn depthwise_convolutions() {
 #[test]
 fn products() {
     let mut kernels = Kernels::default();
-    for (rows, columns, depth) in [(9, 24, 8), (9, 7, 6), (9, 10, 8), (1, 24, 8), (9, 12, 7), (2052, 1024, 8)] {
+    for (rows, columns, depth) in [(9, 24, 8), (9, 7, 6), (9, 10, 8), (1, 24, 8), (9, 12, 7), (2052, 1024, 8)]
+    {
         for (transpose_a, transpose_b) in [(false, false), (false, true), (true, false), (true, true)] {
             for batch in [&[2_u32, 3][..], &[]] {
                 let steps = |bias, sums| {

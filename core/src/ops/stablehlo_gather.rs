@@ -149,7 +149,7 @@ pub fn gather_boxes(cx: &InferContext<'_>) -> Result<Boxes, InferError> {
     per_dimension(&p.slice_sizes, input.rank(), "the slice sizes")?;
     for (d, (&all, &size)) in input.iter().zip(&p.slice_sizes).enumerate() {
         let size = size_from(size, "the slice size")?;
-        if size > all || (size > 1 && !boxes.input_dims.contains(&d)) {
+        if size > all || (size != 1 && !boxes.input_dims.contains(&d)) {
             return Err(InferError::new(format!("a slice of {size} does not fit dimension {d} of {input}")));
         }
         boxes.size.push(size);

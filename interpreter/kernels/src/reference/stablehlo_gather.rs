@@ -149,7 +149,7 @@ mod tests {
     use delegraph_core::ops::stablehlo_gather::StablehloGatherParams;
 
     use super::*;
-    use crate::testing::{T, check};
+    use crate::testing::{T, check, error};
 
     #[test]
     fn gathers_boxes() {
@@ -168,5 +168,19 @@ mod tests {
         let op = BuiltinOp::STABLEHLO_GATHER;
         check(op, 1, params(&[1]).into(), &[x(), indices()], &[T::new(&[2, 2], &[21u8, 22, 2, 3])]);
         check(op, 1, params(&[0]).into(), &[x(), indices()], &[T::new(&[2, 2], &[21u8, 2, 22, 3])]);
+    }
+    #[test]
+    fn a_dimension_that_the_output_lacks_has_one_element_of_a_box() {
+        let params = StablehloGatherParams::default()
+            .offset_dims(vec![1])
+            .collapsed_slice_dims(vec![0])
+            .start_index_map(vec![0])
+            .index_vector_dim(1)
+            .slice_sizes(vec![0, 2])
+            .indices_are_sorted(false);
+        let (x, indices) = (T::new(&[3, 2], &[0u8; 6]), T::new(&[1, 1], &[7i32]));
+        let op = BuiltinOp::STABLEHLO_GATHER;
+        let error = error(op, 1, params.into(), &[Some(x), Some(indices)], &[T::new(&[1, 2], &[0u8; 2])]);
+        assert!(error.contains("a slice of 0 does not fit dimension 0"), "{error}");
     }
 }
