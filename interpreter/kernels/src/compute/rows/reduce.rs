@@ -62,10 +62,9 @@ impl SimdTask for RunTask<'_> {
         let (from, len) = (self.run.as_ptr(), self.run.len());
         let mut lanes = [0f32; 16];
         let mut i = 0;
-        let mut result = self.init;
         /// Four accumulators, since each operation waits for the previous one.
         macro_rules! fold {
-            ($f:expr, $neutral:expr) => {{
+            ($f:expr, $neutral:expr, $tail:expr) => {{
                 let mut acc = [S::splat($neutral); 4];
                 while i + 4 * S::LANES <= len {
                     for (u, acc) in acc.iter_mut().enumerate() {
@@ -73,27 +72,40 @@ impl SimdTask for RunTask<'_> {
                     }
                     i += 4 * S::LANES;
                 }
-                while i + S::LANES <= len {
-                    acc[0] = $f(S::load(from.add(i)), acc[0]);
-                    i += S::LANES;
+                for acc in &mut acc[..3] {
+                    if i + S::LANES <= len {
+                        *acc = $f(S::load(from.add(i)), *acc);
+                        i += S::LANES;
+                    }
+                }
+                if i < len {
+                    acc[3] = $f($tail(i), acc[3]);
                 }
                 let all = $f($f(acc[0], acc[1]), $f(acc[2], acc[3]));
                 S::store(lanes.as_mut_ptr(), all);
+                let mut width = S::LANES;
+                while width > 1 {
+                    width /= 2;
+                    for lane in 0..width {
+                        lanes[lane] = self.kind.two(lanes[lane], lanes[lane + width]);
+                    }
+                }
             }};
         }
         // SAFETY: loads are inside the run, and stores inside an array as long as the longest vector. The instructions
         // exist by the caller's contract.
         unsafe {
             match self.kind {
-                Reduce::Sum => fold!(S::add, 0.0),
-                Reduce::Max => fold!(S::max, f32::NEG_INFINITY),
-                Reduce::Min => fold!(S::min, f32::INFINITY),
+                Reduce::Sum => fold!(S::add, 0.0, |i| S::load_n(from.add(i), len - i)),
+                // An extremum may see elements twice, but not the zeros behind a part of a vector.
+                _ if len < S::LANES => {
+                    return self.run.iter().fold(self.init, |all, x| self.kind.two(all, *x));
+                }
+                Reduce::Max => fold!(S::max, f32::NEG_INFINITY, |_| S::load(from.add(len - S::LANES))),
+                Reduce::Min => fold!(S::min, f32::INFINITY, |_| S::load(from.add(len - S::LANES))),
             }
         }
-        for x in lanes[..S::LANES].iter().chain(&self.run[i..]) {
-            result = self.kind.two(result, *x);
-        }
-        result
+        self.kind.two(self.init, lanes[0])
     }
 }
 
