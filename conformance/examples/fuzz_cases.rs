@@ -238,6 +238,9 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &D
     if case.behind_shifts(at) {
         text += "; all behind undefined shifts";
     }
+    if case.behind_exponentials(at) {
+        text += "; all behind sums of exponentials that overflow";
+    }
     if case.within_clamped_sums(i, deviation.max_abs) {
         text += "; within the rounding of sums that the activation clamps";
     }

@@ -218,6 +218,27 @@ impl Case {
         largest().is_some_and(|largest| off <= largest / f64::from(1 << 20))
     }
 
+    /// Returns whether the sums of exponentials overflow in all rows of these elements: a quantized SOFTMAX with a negative
+    /// `beta` takes differences to the maximum times a positive factor. The results are conversions of NaN to integers.
+    pub fn behind_exponentials(&self, at: &[usize]) -> bool {
+        let overflows = || {
+            let Params::Softmax(params) = &self.params else { return None };
+            let input = self.inputs.first()?.as_ref()?;
+            let (scale, _) = input.quantization.as_ref()?.scale_zero_point()?;
+            let factor = scale * params.beta;
+            let steps = numbers(input.ty, &input.data(0, 0))?;
+            let depth = *input.shape.last()?;
+            let overflows = |&at: &usize| {
+                let row = steps.chunks(depth).nth(at / depth)?;
+                let max = row.iter().copied().fold(f64::MIN, f64::max);
+                let sum: f32 = row.iter().map(|x| ((x - max) as f32 * factor).exp()).sum();
+                Some(sum.is_infinite())
+            };
+            at.iter().all(|at| overflows(at) == Some(true)).then_some(())
+        };
+        self.is_single() && self.op == Op::SOFTMAX && overflows().is_some()
+    }
+
     /// Returns whether all these elements are shifted by a negative number of bits, or by at least their width, which
     /// C++ does not define.
     pub fn behind_shifts(&self, at: &[usize]) -> bool {
@@ -255,6 +276,7 @@ impl Operand {
 #[cfg(test)]
 mod tests {
     use delegraph_core::ops::binary::MulParams;
+    use delegraph_core::ops::softmax::SoftmaxParams;
 
     use super::*;
 
@@ -325,6 +347,19 @@ mod tests {
         assert!(!clamped.within_clamped_sums(0, f64::INFINITY));
         let copy = Case::new(Op::ABS, Params::None, [operand(&[64.0, 0.5])]);
         assert!(!copy.within_clamped_sums(0, 1e-9));
+    }
+
+    #[test]
+    fn elements_behind_exponentials_that_overflow() {
+        let case = |beta: f32| {
+            // Numbers in the first row that are 63 apart: e^63 and e^126.
+            let input = x(Int8, &[2, 4]).q(0.5, 0).mixed(&[31.0, -32.0]);
+            let params = SoftmaxParams::default().beta(beta);
+            Case::new(Op::SOFTMAX, params, [input]).outputs([Output::of(Int8).q(1.0 / 256.0, -128)])
+        };
+        assert!(case(-2.0).behind_exponentials(&[0, 1]));
+        assert!(!case(-1.0).behind_exponentials(&[0]));
+        assert!(!case(2.0).behind_exponentials(&[0]));
     }
 
     #[test]
