@@ -307,7 +307,7 @@ fn a_long_run_can_be_cancelled() {
     }
     graph.outputs([x]);
     let mut interpreter = on(&delegate, ModelBuilder::new().subgraph(graph).build().unwrap());
-    let mut timed = |interpreter: &mut Interpreter| {
+    let timed = |interpreter: &mut Interpreter| {
         let start = std::time::Instant::now();
         (interpreter.invoke(), start.elapsed())
     };
