@@ -2,8 +2,8 @@
 
 use smallvec::smallvec;
 
-use super::{Window, 
-    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
+use super::{
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType, Window,
     lowest_with, options, per_weight, windowed_output,
 };
 use crate::error::counted;

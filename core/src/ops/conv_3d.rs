@@ -3,9 +3,9 @@
 use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
-use super::{Window, 
-    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, always_1, options,
-    per_weight, size_from, windowed_output,
+use super::{
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, Window, always_1,
+    options, per_weight, size_from, windowed_output,
 };
 use crate::error::counted;
 

@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use super::conv_2d::check_bias;
-use super::{Window, 
-    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType,
+use super::{
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType, Window,
     lowest_with, options, per_weight, windowed_output,
 };
 

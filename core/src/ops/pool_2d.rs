@@ -2,9 +2,9 @@
 
 use smallvec::smallvec;
 
-use super::{Window, 
-    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType, always_1,
-    lowest_with, options, windowed_output,
+use super::{
+    Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType, Window,
+    always_1, lowest_with, options, windowed_output,
 };
 
 ops! {

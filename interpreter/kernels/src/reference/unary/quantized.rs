@@ -1,10 +1,10 @@
 //! Quantized unary ops.
 
+use delegraph_core::Result;
 use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::quantized::unary::{self, Rsqrt, Sigmoid};
-use delegraph_core::Result;
 
 use super::{map, unsupported};
 use crate::common::prepared::Invoke;
