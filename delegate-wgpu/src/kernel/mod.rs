@@ -345,6 +345,11 @@ impl WgpuKernel {
         Ok(())
     }
 
+    /// Returns whether a long run has commands that are not submitted yet.
+    fn is_partly_submitted(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.rest.len() > 0)
+    }
+
     /// Submits the next commands of the run, and requests the outputs after the last ones. Returns whether that is done.
     fn submit_next(&mut self) -> bool {
         let Some(run) = &mut self.run else { return true };
@@ -652,7 +657,10 @@ impl DelegateKernel for WgpuKernel {
         if let Err(message) = self.gpu.progress() {
             return Poll::Ready(Err(self.locate(failed(message))));
         }
-        if let Err(error) = self.located(WgpuKernel::submit_if_done) {
+        // Every check of the device's errors is a wait in a browser.
+        if self.is_partly_submitted()
+            && let Err(error) = self.located(WgpuKernel::submit_if_done)
+        {
             return Poll::Ready(Err(error));
         }
         match self.mapping.poll(cx.waker()) {
@@ -671,7 +679,7 @@ impl DelegateKernel for WgpuKernel {
     }
 
     fn wait(&mut self) -> Result<()> {
-        if self.run.as_ref().is_some_and(|run| run.rest.len() > 0) {
+        if self.is_partly_submitted() {
             self.located(WgpuKernel::wait_and_submit)?;
         }
         match self.run.as_mut().and_then(|run| run.submissions[0].take()) {
