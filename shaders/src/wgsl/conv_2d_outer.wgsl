@@ -51,18 +51,6 @@ fn main(
 #endfor
     // From the uniform block itself: barriers must be in uniform control flow, and a private variable is not uniform.
     let terms = uniforms.kernel_h * uniforms.kernel_w * uniforms.group_v;
-#for v in 0..PIXEL_LOADS
-#for j in 0..4
-    var pixel_{{v}}_{{j}} = V();
-#endfor
-#endfor
-#for v in 0..FILTER_LOADS
-#for j in 0..4
-    var filter_{{v}}_{{j}} = V();
-#endfor
-#endfor
-    // The first of the terms that are copied next.
-    var next = 0u;
     {
 #include "conv_outer_next"
     }

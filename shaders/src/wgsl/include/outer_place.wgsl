@@ -16,3 +16,15 @@
     var sum_{{i}}_{{f}} = V();
 #endfor
 #endfor
+#for v in 0..PIXEL_LOADS
+#for j in 0..4
+    var pixel_{{v}}_{{j}} = V();
+#endfor
+#endfor
+#for v in 0..FILTER_LOADS
+#for j in 0..4
+    var filter_{{v}}_{{j}} = V();
+#endfor
+#endfor
+    // The first of the terms that are copied next.
+    var next = 0u;
