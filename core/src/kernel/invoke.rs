@@ -197,7 +197,32 @@ impl<'a> InvokeContext<'a> {
 
     /// Returns the bytes of input `i`, which must have the type `ty` if one is given; `None` if output 0 overwrites
     /// them.
+    #[inline]
     fn read(&mut self, i: usize, ty: Option<TensorType>) -> Result<Option<&'a [u8]>> {
+        match self.read_common(i, ty) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => self.read_other(i, ty),
+        }
+    }
+
+    /// The common case of [`InvokeContext::read`], in few instructions: nothing was handed out for writing, and the input
+    /// is no variable.
+    fn read_common(&self, i: usize, ty: Option<TensorType>) -> Option<&'a [u8]> {
+        let id = self.inputs.get(i).copied().flatten()?;
+        let tensor = &self.tensors[id.0];
+        let other = ty.is_some_and(|ty| tensor.ty != ty)
+            || matches!(tensor.placement(), Placement::Variable | Placement::Released)
+            || self.written.len > 0;
+        if other || self.is_overwritten(id) {
+            return None;
+        }
+        let (data, len) = tensor.raw();
+        // SAFETY: see `read_other`.
+        Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } })
+    }
+
+    #[cold]
+    fn read_other(&mut self, i: usize, ty: Option<TensorType>) -> Result<Option<&'a [u8]>> {
         let id = self.input_id(i)?;
         let tensor = &self.tensors[id.0];
         if let Some(ty) = ty {
@@ -263,7 +288,30 @@ impl<'a> InvokeContext<'a> {
         self.write(i, None)
     }
 
+    #[inline]
     fn write(&mut self, i: usize, ty: Option<TensorType>) -> Result<&'a mut [u8]> {
+        match self.write_common(i, ty) {
+            Some(bytes) => Ok(bytes),
+            None => self.write_other(i, ty),
+        }
+    }
+
+    /// The common case of [`InvokeContext::write`], in few instructions: the first output, and no variable was read.
+    fn write_common(&mut self, i: usize, ty: Option<TensorType>) -> Option<&'a mut [u8]> {
+        let id = *self.outputs.get(i)?;
+        let tensor = &self.tensors[id.0];
+        let other = ty.is_some_and(|ty| tensor.ty != ty) || self.written.len > 0 || self.read.len > 0;
+        if other || tensor.is_constant() {
+            return None;
+        }
+        let (data, len) = tensor.raw();
+        (self.written.few[0], self.written.len) = (id, 1);
+        // SAFETY: see `take`.
+        Some(if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(data, len) } })
+    }
+
+    #[inline(never)]
+    fn write_other(&mut self, i: usize, ty: Option<TensorType>) -> Result<&'a mut [u8]> {
         let id = self.output_id(i)?;
         if let Some(ty) = ty {
             self.tensors[id.0].check_type_is(ty)?;
@@ -421,7 +469,6 @@ impl<'a> InvokeContext<'a> {
         Ok(())
     }
 
-    #[inline]
     fn take(&mut self, id: TensorId) -> Result<&'a mut [u8]> {
         let tensor = &self.tensors[id.0];
         if self.written.contains(id) || self.read.contains(id) {

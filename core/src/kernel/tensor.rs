@@ -31,21 +31,23 @@ pub enum Placement {
 }
 
 /// A tensor with a shape and, once planned, data.
+// What an invocation of a kernel reads comes first, in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct RuntimeTensor {
-    /// The name, possibly empty.
-    pub name: Arc<str>,
+    data: *mut u8,
+    len: usize,
     /// Element type.
     pub ty: TensorType,
+    placement: Placement,
+    /// The name, possibly empty.
+    pub name: Arc<str>,
     /// Current shape.
     pub shape: Shape,
     /// Quantization, if any.
     pub quantization: Option<Arc<Quantization>>,
     /// Storage of a sparse constant.
     pub sparsity: Option<Arc<Sparsity>>,
-    placement: Placement,
-    data: *mut u8,
-    len: usize,
     owned: AlignedBuffer,
 }
 
