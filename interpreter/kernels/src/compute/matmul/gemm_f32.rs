@@ -34,6 +34,19 @@ pub(crate) struct PanelF32 {
 #[cfg(target_arch = "x86_64")]
 pub(crate) const MIN_NARROW: usize = 64;
 
+/// Maximum number of sums of each element of the output.
+pub(crate) const MAX_CHAINS: usize = 4;
+
+/// Number of sums that the terms of each element are divided into, for a tile of `vectors` accumulators. A term waits
+/// for the previous one of its sum, about four cycles, in which a processor starts eight.
+pub(crate) const fn chains(vectors: usize) -> usize {
+    match vectors {
+        0..=2 => 4,
+        3..=4 => 2,
+        _ => 1,
+    }
+}
+
 /// A micro-kernel for a fixed number of rows and vectors. Its operands are a panel, the addresses of segments,
 /// segment-major, whose provenance is exposed (see `Rows::fill`), and the first output row.
 pub(crate) type TileFn = unsafe fn(&PanelF32, *const usize, usize);
@@ -91,13 +104,16 @@ impl Kernels {
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &PanelF32, rows: *const usize, first: usize) {
     // SAFETY: the caller provides the instructions and valid pointers (see `PanelF32` and `TileFn`).
     unsafe {
-        let mut acc = [[S::splat(0.0); NV]; MR];
+        // The sums of every fourth or second term, added at the end; only the first `chains` are used.
+        let mut acc = [[[S::splat(0.0); NV]; MR]; MAX_CHAINS];
+        let chains = const { chains(MR * NV) };
         for j in 0..NV {
             let b = S::load(t.bias.add(j * S::LANES));
-            for row in &mut acc {
+            for row in &mut acc[0] {
                 row[j] = b;
             }
         }
@@ -113,35 +129,71 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &PanelF32, rows: *c
                 for i in 0..MR {
                     a[i] = S::load(row[i].add(k));
                 }
-                packed = by_lane::<S, MR, NV, 0>(&mut acc, &a, packed);
-                packed = by_lane::<S, MR, NV, 1>(&mut acc, &a, packed);
-                packed = by_lane::<S, MR, NV, 2>(&mut acc, &a, packed);
-                packed = by_lane::<S, MR, NV, 3>(&mut acc, &a, packed);
+                packed = by_lane::<S, MR, NV, 0>(&mut acc[0], &a, packed);
+                packed = by_lane::<S, MR, NV, 1>(&mut acc[1 % chains], &a, packed);
+                packed = by_lane::<S, MR, NV, 2>(&mut acc[2 % chains], &a, packed);
+                packed = by_lane::<S, MR, NV, 3>(&mut acc[3 % chains], &a, packed);
                 k += 4;
             }
-            for k in k..t.len {
-                let mut b = [S::splat(0.0); NV];
-                for (j, b) in b.iter_mut().enumerate() {
-                    *b = S::load(packed.add(j * S::LANES));
+            while chains > 1 && k + chains <= t.len {
+                for acc in acc.iter_mut().take(chains) {
+                    packed = term::<S, MR, NV>(acc, &row, k, packed);
+                    k += 1;
                 }
-                packed = packed.add(NV * S::LANES);
-                for i in 0..MR {
-                    let a = S::splat(*row[i].add(k));
-                    for j in 0..NV {
-                        acc[i][j] = S::fma(a, b[j], acc[i][j]);
-                    }
+            }
+            for k in k..t.len {
+                packed = term::<S, MR, NV>(&mut acc[0], &row, k, packed);
+            }
+        }
+        if chains > 2 {
+            for i in 0..MR {
+                for j in 0..NV {
+                    acc[0][i][j] = S::add(acc[0][i][j], acc[2][i][j]);
+                    acc[1][i][j] = S::add(acc[1][i][j], acc[3][i][j]);
+                }
+            }
+        }
+        if chains > 1 {
+            for i in 0..MR {
+                for j in 0..NV {
+                    acc[0][i][j] = S::add(acc[0][i][j], acc[1][i][j]);
                 }
             }
         }
         let (low, high) = (S::splat(t.clamp.low), S::splat(t.clamp.high));
         let last = t.columns - (NV - 1) * S::LANES;
-        for (i, acc) in acc.iter().enumerate() {
+        for (i, acc) in acc[0].iter().enumerate() {
             let out = t.out.add((first + i) * t.out_stride);
             for (j, acc) in acc.iter().take(NV - 1).enumerate() {
                 S::store(out.add(j * S::LANES), S::clamp(*acc, low, high));
             }
             S::store_n(out.add((NV - 1) * S::LANES), S::clamp(acc[NV - 1], low, high), last);
         }
+    }
+}
+
+/// Multiplies element `k` of each row by a group of vectors.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn term<S: Simd, const MR: usize, const NV: usize>(
+    acc: &mut [[S::F; NV]; MR],
+    row: &[*const f32; MR],
+    k: usize,
+    packed: *const f32,
+) -> *const f32 {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let mut b = [S::splat(0.0); NV];
+        for (j, b) in b.iter_mut().enumerate() {
+            *b = S::load(packed.add(j * S::LANES));
+        }
+        for i in 0..MR {
+            let a = S::splat(*row[i].add(k));
+            for j in 0..NV {
+                acc[i][j] = S::fma(a, b[j], acc[i][j]);
+            }
+        }
+        packed.add(NV * S::LANES)
     }
 }
 

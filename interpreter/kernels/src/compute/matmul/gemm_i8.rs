@@ -4,6 +4,7 @@ use crate::compute::base::isa::{Bytes, Isa};
 use crate::compute::base::requant::{FloatPart, Records, RequantPart};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::matmul::gemm_f32::MIN_NARROW;
+use crate::compute::matmul::gemm_f32::{MAX_CHAINS, chains};
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use crate::compute::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
@@ -130,7 +131,9 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows:
     // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
     unsafe {
         // With two rows per accumulator, only the first half is used.
-        let mut acc = [[D::start(); NV]; MR];
+        let mut acc = [[[D::start(); NV]; MR]; MAX_CHAINS];
+        // As in single precision. Groups of one load are as many sums.
+        let chains = const { if D::GROUPS == 1 { chains(MR.div_ceil(D::ROWS) * NV) } else { 1 } };
         let mut packed = t.packed;
         let flip = D::flip(t.flip);
         let whole = t.len / (D::DEPTH * D::GROUPS) * (D::DEPTH * D::GROUPS);
@@ -140,8 +143,18 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows:
                 *p = std::ptr::with_exposed_provenance(*rows.add(s * MR + i));
             }
             let mut k = 0;
+            // Constant indices keep the accumulators in registers.
+            while chains > 1 && k + chains * D::DEPTH <= whole {
+                packed = step::<D, MR, NV>(&mut acc[0], row, k, flip, packed, 1);
+                packed = step::<D, MR, NV>(&mut acc[1], row, k + D::DEPTH, flip, packed, 1);
+                if chains > 2 {
+                    packed = step::<D, MR, NV>(&mut acc[2], row, k + 2 * D::DEPTH, flip, packed, 1);
+                    packed = step::<D, MR, NV>(&mut acc[3], row, k + 3 * D::DEPTH, flip, packed, 1);
+                }
+                k += chains * D::DEPTH;
+            }
             while k < whole {
-                packed = step::<D, MR, NV>(&mut acc, row, k, flip, packed, D::GROUPS);
+                packed = step::<D, MR, NV>(&mut acc[0], row, k, flip, packed, D::GROUPS);
                 k += D::DEPTH * D::GROUPS;
             }
             let rest = t.len - whole;
@@ -157,7 +170,7 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows:
                     };
                     row[i] = bytes.as_ptr().add(i).cast();
                 }
-                packed = step::<D, MR, NV>(&mut acc, row, 0, flip, packed, rest.div_ceil(D::DEPTH));
+                packed = step::<D, MR, NV>(&mut acc[0], row, 0, flip, packed, rest.div_ceil(D::DEPTH));
             }
         }
         let mut own = [0i32; MR];
@@ -166,16 +179,17 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows:
                 own[i] = row_part::<D, MR>(t, rows, i);
             }
         }
-        // Constant indices keep the accumulators in registers.
-        finish::<D, MR, NV, 0>(t, first, &acc, &own);
+        let sums = &acc[0];
+        let more = if chains > 1 { Some([&acc[1], &acc[2], &acc[3]]) } else { None };
+        finish::<D, MR, NV, 0>(t, first, sums, more, &own);
         if NV > 1 {
-            finish::<D, MR, NV, 1>(t, first, &acc, &own);
+            finish::<D, MR, NV, 1>(t, first, sums, more, &own);
         }
         if NV > 2 {
-            finish::<D, MR, NV, 2>(t, first, &acc, &own);
+            finish::<D, MR, NV, 2>(t, first, sums, more, &own);
         }
         if NV > 3 {
-            finish::<D, MR, NV, 3>(t, first, &acc, &own);
+            finish::<D, MR, NV, 3>(t, first, sums, more, &own);
         }
     }
 }
@@ -187,6 +201,7 @@ unsafe fn finish<D: Product8, const MR: usize, const NV: usize, const J: usize>(
     t: &PanelI8,
     first: usize,
     acc: &[[D::Sums; NV]; MR],
+    more: Option<[&[[D::Sums; NV]; MR]; MAX_CHAINS - 1]>,
     own: &[i32; MR],
 ) {
     // SAFETY: the caller meets the contract of this function.
@@ -202,6 +217,16 @@ unsafe fn finish<D: Product8, const MR: usize, const NV: usize, const J: usize>(
             for i in 0..MR {
                 let bias = D::add(bias, D::splat(own[i]));
                 sums[i] = D::add(D::row(acc[i / D::ROWS][J], i % D::ROWS), bias);
+            }
+        }
+        if let Some([one, two, three]) = more {
+            for i in 0..MR {
+                let (at, row) = (i / D::ROWS, i % D::ROWS);
+                sums[i] = D::add(sums[i], D::row(one[at][J], row));
+                if const { chains(MR.div_ceil(D::ROWS) * NV) } > 2 {
+                    let rest = D::add(D::row(two[at][J], row), D::row(three[at][J], row));
+                    sums[i] = D::add(sums[i], rest);
+                }
             }
         }
         let n = (t.columns - at).min(D::LANES);
