@@ -106,7 +106,10 @@ struct Plan {
 
 /// Minimum number of bytes of packed columns that all rows read, for several threads: shorter products end before
 /// another thread has started.
-const SMALL: usize = 1 << 19;
+const SMALL: usize = 1 << 18;
+
+/// Number of these bytes per chunk, for several threads.
+const CHUNK: usize = 1 << 19;
 
 /// Maximum number of threads that share a product.
 pub(crate) const MAX_SLOTS: usize = 64;
@@ -122,7 +125,7 @@ impl Plan {
         let mut chunk_tiles = (budget / tile_bytes).clamp(1, tiles);
         if threads > 1 {
             // Smaller chunks shorten the wait for the last one. Large packed columns are read once per chunk.
-            let fine = if e.packed_bytes > L2_PACKED { 4 } else { (work / SMALL / threads).clamp(4, 16) };
+            let fine = if e.packed_bytes > L2_PACKED { 4 } else { (work / CHUNK / threads).clamp(4, 16) };
             chunk_tiles = chunk_tiles.min(tiles.div_ceil(threads.saturating_mul(fine)));
         }
         let chunks = tiles.div_ceil(chunk_tiles);
@@ -238,6 +241,12 @@ pub(crate) fn drive<R: Rows>(
     let needed = tiling.scratch_len();
     if scratch.len() < needed {
         return Err(ComputeError::Length { what: "scratch", needed, got: scratch.len() });
+    }
+    if e.rows == 1 && e.segments == 1 && e.patch_len == 0 && plan.units == 1 {
+        let mut table = [0];
+        rows.fill(0, &mut rows.position(0), 1, &mut table, &mut []);
+        (0..e.panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, 1, &table));
+        return Ok(());
     }
     if plan.slots == 1 {
         let (table, patch) = carve_slot::<R::In>(e, plan, scratch);

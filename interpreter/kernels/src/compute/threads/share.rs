@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use delegraph_core::kernel::{Parallel, Serial};
 
-/// Minimum number of elements per task: some microseconds of a cheap function.
-pub(crate) const PER_TASK: usize = 16 << 10;
+/// Minimum number of elements per task: about a microsecond of a cheap function.
+pub(crate) const PER_TASK: usize = 8 << 10;
 
 /// Maximum number of elements per task of a single thread: some 10 ms, after which the work may be interrupted.
 const MAX_PER_TASK: usize = 8 << 20;
@@ -123,7 +123,7 @@ mod tests {
         );
         assert_eq!(chunk_len(&Serial, 100, 1), 100);
         assert_eq!(chunk_len(&Two, 100, PER_TASK), 13);
-        assert_eq!(chunk_len(&Two, 1000, PER_TASK / 200), 202);
+        assert_eq!(chunk_len(&Two, 1000, PER_TASK / 200), 204);
         assert_eq!(chunk_len(&Two, 0, 0), PER_TASK);
     }
 }
