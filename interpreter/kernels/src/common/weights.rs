@@ -414,9 +414,9 @@ pub(crate) fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32,
     let exact = f64::from(high - low) / 255.0;
     let (low, high) = (f64::from(low), f64::from(high));
     // The end of the range nearer to 0 determines the zero point, which loses less precision.
-    let from_low = 128.0 + (low / exact).abs() < 127.0 + (high / exact).abs();
-    let zero_point = if from_low { -128.0 - low / exact } else { 127.0 - high / exact };
-    let zero_point = zero_point.clamp(-128.0, 127.0).round() as i32;
+    let (low, high) = (low / exact, high / exact);
+    let zero_point = if 128.0 + low.abs() < 127.0 + high.abs() { -128.0 - low } else { 127.0 - high };
+    let zero_point = round_small(zero_point.clamp(-128.0, 127.0));
     let scale = exact as f32;
     let count = values.len().min(quantized.len());
     // Cannot fail: the lengths are the same.
@@ -424,9 +424,27 @@ pub(crate) fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32,
     (scale, zero_point)
 }
 
+/// Rounds to nearest, ties away from zero, as [`f64::round`], which is a call of a library function on some targets.
+fn round_small(x: f64) -> i32 {
+    let whole = x as i32;
+    let rest = x - f64::from(whole);
+    whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_numbers_are_rounded_as_the_library_rounds() {
+        for i in -128 * 64..=127 * 64 {
+            let x = f64::from(i) / 64.0;
+            for x in [x, x.next_up(), x.next_down()] {
+                assert_eq!(round_small(x), x.round() as i32, "{x}");
+            }
+        }
+        assert_eq!(round_small(f64::NAN), 0);
+    }
 
     #[test]
     fn activations_quantized_while_running() {
