@@ -148,7 +148,7 @@ impl PackedI8 {
         }
         p.input.zero_byte()?;
         p.weight_quant.zero_byte()?;
-        let kernels = Kernels::of(isa, (k, p.columns));
+        let kernels = Kernels::of(isa, (p.segments, p.len), p.columns);
         let panels = Panels::new(p.columns, kernels.lanes, kernels.max_vectors());
         let read_groups = p.read.div_ceil(kernels.depth);
         let padded_k = product("packed weights", &[p.segments, read_groups, kernels.depth])?;
@@ -652,7 +652,7 @@ const MAX_INPUT: usize = 512 << 10;
 fn reading(isa: Isa, filter: &Filter, geo: &ConvGeometry) -> Reading {
     let in_place = Reading::in_place(geo, filter.groups);
     let (rows, len) = in_place.segments(geo, filter.groups);
-    let kernels = Kernels::of(isa, (rows * len, filter.out_channels / filter.groups));
+    let kernels = Kernels::of(isa, (rows, len), filter.out_channels / filter.groups);
     let short = len % kernels.depth != 0 && len <= MAX_COPIED;
     if in_place == Reading::Rows && rows > 1 && short {
         let (window, read) =

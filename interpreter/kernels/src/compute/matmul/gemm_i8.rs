@@ -10,7 +10,7 @@ use crate::compute::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
+use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniDeep, VnniVl, VnniVlDeep};
 #[cfg(target_arch = "aarch64")]
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
 use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
@@ -70,13 +70,14 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// Returns the micro-kernels of an instruction set for products of matrices with `k` rows and `columns` columns, as those of
-    /// floats. AVX-512 VNNI includes VL.
+    /// Returns the micro-kernels of an instruction set for products of `columns` columns with sums of `segments` times
+    /// `len` terms, as those of floats. AVX-512 VNNI includes VL.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         allow(unused_variables, reason = "other targets have vectors of one length")
     )]
-    pub(crate) fn of(isa: Isa, (k, columns): (usize, usize)) -> Self {
+    pub(crate) fn of(isa: Isa, (segments, len): (usize, usize), columns: usize) -> Self {
+        let k = segments.saturating_mul(len);
         fn new<D: Product8>(by_width: &'static [&'static [TileFn]]) -> Kernels {
             let (lanes, depth) = (D::LANES, D::DEPTH);
             let step = depth * D::GROUPS;
@@ -90,6 +91,16 @@ impl Kernels {
             Bytes::Avx2 => new::<Avx2Pairs>(AVX2),
             #[cfg(target_arch = "x86_64")]
             Bytes::AvxVnni => new::<AvxVnni>(AVX_VNNI),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Vnni
+                if columns <= <Vnni as Dot8>::LANES && len % VnniDeep::DEPTH == 0 && k >= MIN_DEEP =>
+            {
+                if columns > <VnniVl as Dot8>::LANES {
+                    new::<VnniDeep>(VNNI_DEEP)
+                } else {
+                    new::<VnniVlDeep>(VNNI_VL_DEEP)
+                }
+            }
             #[cfg(target_arch = "x86_64")]
             Bytes::Vnni if columns > <VnniVl as Dot8>::LANES || k < MIN_NARROW => new::<Vnni>(VNNI),
             #[cfg(target_arch = "x86_64")]
@@ -124,6 +135,10 @@ impl Kernels {
         vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).copied().unwrap_or_default()
     }
 }
+
+/// Minimum number of terms of a sum for groups of eight, whose sums take longer to add.
+#[cfg(target_arch = "x86_64")]
+const MIN_DEEP: usize = 32;
 
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
@@ -423,4 +438,12 @@ kernels!(VNNI, vnni, Vnni, #[target_feature(enable = "avx512f,avx512bw,avx512dq,
     2: [1 2 3 4 5 6 7 8 9 10],
     3: [1 2 3 4 5 6 7 8],
     4: [1 2 3 4 5 6],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(VNNI_DEEP, vnni_deep, VnniDeep, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+    1: [1 2 3 4 5 6 7 8 9 10],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(VNNI_VL_DEEP, vnni_vl_deep, VnniVlDeep, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+    1: [1 2 3 4 5 6 7 8 9 10],
 });

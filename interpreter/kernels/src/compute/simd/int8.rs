@@ -453,6 +453,8 @@ impl Product8 for Portable8 {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use deep::{VnniDeep, VnniVlDeep};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{NeonDot, NeonMatrix, NeonWiden};
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
@@ -466,6 +468,9 @@ pub(crate) use wasm::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2Pairs, Vnni, scaled};
 
+#[cfg(target_arch = "x86_64")]
+#[path = "int8_deep.rs"]
+mod deep;
 #[cfg(target_arch = "aarch64")]
 #[path = "int8_neon.rs"]
 mod neon;
