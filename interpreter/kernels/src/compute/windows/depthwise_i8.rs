@@ -181,7 +181,7 @@ impl DepthwiseI8 {
             return Ok(());
         }
         let taps = geo.window[0] * geo.window[1];
-        let par = threads_for(par, out.len().saturating_mul(taps + REQUANTIZATION) / 2);
+        let par = threads_for(par, out.len().saturating_mul(taps + REQUANTIZATION) / 6);
         let vectors = channels.div_ceil(self.lanes);
         let rows = geo.batch * geo.output[0];
         // With few rows, the threads also divide the channels.
@@ -242,7 +242,7 @@ impl DepthwiseI8 {
 }
 
 /// Requantizing an output takes about as long as this number of taps.
-const REQUANTIZATION: usize = 8;
+const REQUANTIZATION: usize = 12;
 
 /// A range of output rows, for a range of vectors of channels.
 struct RowsTask<'a> {
