@@ -311,7 +311,7 @@ fn operands_that_do_not_fit_are_errors() {
         gemm.run(1, &[0; 3], &mut [0; 2], &mut [0; 1000], &Serial).is_err(),
         "has no output quantization"
     );
-    assert!(gemm.run_sums(1, &[0; 3], &mut [0; 2], &mut [0; 1], &Serial).is_err());
+    assert!(gemm.run_sums(2, &[0; 6], &mut [0; 4], &mut [0; 1], &Serial).is_err());
     assert!(gemm.run_sums(1, &[0; 4], &mut [0; 2], &mut [0; 1000], &Serial).is_err());
     assert!(gemm.run_sums(1, &[0; 3], &mut [0; 3], &mut [0; 1000], &Serial).is_err());
 }

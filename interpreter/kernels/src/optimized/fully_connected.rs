@@ -58,6 +58,12 @@ fn float(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Opti
     let pack = || GemmF32::pack(Isa::best(), (depth, units), weights, layout, bias);
     let gemm = pack_shared(cx, &[], pack)?;
     let plan = gemm.plan(rows, cx.threads()).map_err(compute_error)?;
+    if plan.is_single_row() {
+        return Ok(Some(Box::new(move |cx| {
+            let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+            gemm.run_row(input, output, clamp).map_err(compute_error)
+        })));
+    }
     let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
@@ -82,6 +88,12 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
     let pack = || GemmI8::pack(Isa::best(), shape, &q.weights, q.weight_quant, q.bias, q.input, output);
     let gemm = pack_shared(cx, &[], pack)?;
     let plan = gemm.plan(rows, cx.threads()).map_err(compute_error)?;
+    if plan.is_single_row() {
+        return Ok(Some(Box::new(move |cx| {
+            let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+            gemm.run_row(input, output).map_err(compute_error)
+        })));
+    }
     let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);

@@ -67,6 +67,15 @@ pub(super) fn fully_connected(
     let floats = pack_own(cx, scale)?;
     let plan = gemm.plan(rows, cx.threads()).map_err(compute_error)?;
     let dynamic = DynamicInput::new(cx, rows, depth, asymmetric)?;
+    if plan.is_single_row() {
+        return Ok(Some(Box::new(move |cx| {
+            let input = cx.input::<f32>(0)?;
+            let (steps, output) = (dynamic.quantize(cx, input)?, cx.output::<f32>(0)?);
+            let scales = RowScales::Each(steps.scales, steps.zero_points);
+            gemm.run_row_floats(bytemuck::cast_slice(steps.values), (&floats, scales), output)
+                .map_err(compute_error)
+        })));
+    }
     let scratch = cx.temporary(plan.scratch_len());
     Ok(Some(Box::new(move |cx| {
         let input = cx.input::<f32>(0)?;

@@ -215,6 +215,11 @@ impl PackedI8 {
         }
     }
 
+    /// Bytes of the packed columns of each group.
+    fn packed_bytes(&self) -> usize {
+        self.padded_k.saturating_mul(self.panels.padded())
+    }
+
     /// Checks an operand of the size of the output of `rows` rows.
     fn check_output(&self, len: usize, rows: usize) -> Result<()> {
         check_len("output", len, product("output", &[rows, self.groups, self.panels.columns])?)
@@ -415,6 +420,31 @@ impl GemmI8 {
         self.drive(plan, a, &self.0.bytes(out, plan.rows())?, scratch, par)
     }
 
+    /// Computes one row on the calling thread, and requantizes it to bytes: see [`GemmPlan::is_single_row`].
+    ///
+    /// # Errors
+    /// As [`GemmI8::run`].
+    pub fn run_row(&self, a: &[u8], out: &mut [u8]) -> Result<()> {
+        check_len("left-hand side", a.len(), self.0.len)?;
+        tiles::single_row(a, self.0.panels.count, &self.0.bytes(out, 1)?);
+        Ok(())
+    }
+
+    /// As [`GemmI8::run_row`], scaled to floats.
+    ///
+    /// # Errors
+    /// As [`GemmI8::run_floats`].
+    pub fn run_row_floats(
+        &self,
+        a: &[u8],
+        (output, scales): (&FloatOutput, RowScales<'_>),
+        out: &mut [f32],
+    ) -> Result<()> {
+        check_len("left-hand side", a.len(), self.0.len)?;
+        tiles::single_row(a, self.0.panels.count, &self.0.floats(output, scales, out, 1)?);
+        Ok(())
+    }
+
     /// Computes the sums of `m` rows.
     ///
     /// # Errors
@@ -427,6 +457,11 @@ impl GemmI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
+        if m == 1 && tiles::is_single(par.threads(), self.0.packed_bytes()) {
+            check_len("left-hand side", a.len(), self.0.len)?;
+            tiles::single_row(a, self.0.panels.count, &self.0.sums(out, 1)?);
+            return Ok(());
+        }
         let plan = self.plan(m, par.threads())?;
         self.drive(&plan, a, &self.0.sums(out, m)?, scratch, par)
     }

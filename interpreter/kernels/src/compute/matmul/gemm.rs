@@ -103,6 +103,11 @@ impl PackedF32 {
         Ok(Self { kernels, panels, k, groups, data, bias: padded_bias })
     }
 
+    /// Bytes of the packed columns of each group.
+    fn packed_bytes(&self) -> usize {
+        self.k.saturating_mul(self.panels.padded()).saturating_mul(4)
+    }
+
     /// Columns of each group.
     pub(crate) fn columns(&self) -> usize {
         self.panels.columns
@@ -280,6 +285,9 @@ impl GemmF32 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
+        if m == 1 && tiles::is_single(par.threads(), self.0.packed_bytes()) {
+            return self.run_row(a, out, clamp);
+        }
         self.run_planned(&self.plan(m, par.threads())?, a, out, clamp, scratch, par)
     }
 
@@ -306,11 +314,30 @@ impl GemmF32 {
     }
 }
 
+impl GemmF32 {
+    /// Computes one row on the calling thread: see [`GemmPlan::is_single_row`].
+    ///
+    /// # Errors
+    /// Fails if an operand has the wrong length.
+    pub fn run_row(&self, a: &[f32], out: &mut [f32], clamp: Clamp) -> Result<()> {
+        let p = &self.0;
+        check_len("left-hand side", a.len(), p.k)?;
+        check_len("output", out.len(), p.columns())?;
+        tiles::single_row(a, p.panels.count, &p.view(1, clamp, out, p.columns()));
+        Ok(())
+    }
+}
+
 /// The division of a product of some number of rows into tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct GemmPlan(pub(crate) Tiling);
 
 impl GemmPlan {
+    /// Whether the product is one row that one thread computes, in less time than the division of a product takes.
+    pub fn is_single_row(&self) -> bool {
+        self.0.is_single_row()
+    }
+
     /// Rows of the product.
     pub fn rows(&self) -> usize {
         self.0.extent().rows

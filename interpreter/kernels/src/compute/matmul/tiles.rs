@@ -111,6 +111,12 @@ const SMALL: usize = 1 << 18;
 /// Number of these bytes per chunk, for several threads.
 const CHUNK: usize = 1 << 19;
 
+/// Whether one thread computes a row of a product of one group with this number of bytes of packed columns.
+#[inline]
+pub(crate) fn is_single(threads: usize, packed_bytes: usize) -> bool {
+    threads < 2 || packed_bytes < SMALL
+}
+
 /// Maximum number of threads that share a product.
 pub(crate) const MAX_SLOTS: usize = 64;
 
@@ -218,6 +224,11 @@ impl Tiling {
         }
     }
 
+    /// Whether the product is one row that one thread computes.
+    pub(crate) fn is_single_row(&self) -> bool {
+        self.extent.rows == 1 && self.extent.groups == 1 && self.plan.units == 1
+    }
+
     /// Returns the bytes of scratch that [`drive`] needs.
     #[inline]
     pub(crate) fn scratch_len(&self) -> usize {
@@ -241,12 +252,6 @@ pub(crate) fn drive<R: Rows>(
     let needed = tiling.scratch_len();
     if scratch.len() < needed {
         return Err(ComputeError::Length { what: "scratch", needed, got: scratch.len() });
-    }
-    if e.rows == 1 && e.segments == 1 && e.patch_len == 0 && plan.units == 1 {
-        let mut table = [0];
-        rows.fill(0, &mut rows.position(0), 1, &mut table, &mut []);
-        (0..e.panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, 1, &table));
-        return Ok(());
     }
     if plan.slots == 1 {
         let (table, patch) = carve_slot::<R::In>(e, plan, scratch);
@@ -284,6 +289,13 @@ pub(crate) fn drive<R: Rows>(
         }
     });
     Ok(())
+}
+
+/// Computes a single row of `a`, which is one segment, without a division into tiles and without scratch.
+#[inline]
+pub(crate) fn single_row<T: Pod + Sync>(a: &[T], panels: usize, kernel: &impl TileKernel<T>) {
+    let table = [a.as_ptr().expose_provenance()];
+    (0..panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, 1, &table));
 }
 
 /// Divides the scratch of a slot.
