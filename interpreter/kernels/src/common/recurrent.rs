@@ -5,7 +5,8 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::{Error, Result};
 
 use super::prepared::unsupported_type;
-use super::weights::{integer_dot, quantize_asymmetric, quantize_symmetric, scale_zero_point};
+use super::weights::{integer_dot, scale_zero_point};
+use crate::compute::{Isa, Quantizing, Serial, quantize_rows};
 
 /// Position of one time step in a tensor.
 #[derive(Debug, Clone, Copy)]
@@ -51,11 +52,12 @@ pub(crate) struct Vector<'a> {
 impl<'a> Vector<'a> {
     /// Quantizes `values` into `quantized`, which has the same length; `asymmetric` adds a zero point.
     pub(crate) fn new(values: &'a [f32], quantized: &'a mut [i8], asymmetric: bool) -> Self {
-        let (scale, zero_point) = match asymmetric {
-            true => quantize_asymmetric(values, quantized),
-            false => (quantize_symmetric(values, quantized), 0),
-        };
-        Vector { values, quantized, scale, zero_point }
+        let (row, mut scale, mut zero_point) = (values.len().min(quantized.len()), [1.0], [0]);
+        let quantizing = if asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric };
+        let (from, to) = (&values[..row], &mut quantized[..row]);
+        // Cannot fail: the lengths are the same.
+        let _ = quantize_rows(Isa::best(), quantizing, row, from, to, &mut scale, &mut zero_point, &Serial);
+        Vector { values, quantized, scale: scale[0], zero_point: zero_point[0] }
     }
 
     /// Scale of the quantized values.

@@ -11,7 +11,7 @@ use half::f16;
 use super::index::packed;
 use super::prepared::unsupported_type;
 use super::quantized::{Multiplier, activation_range};
-use crate::compute::{Isa, extent, to_steps};
+use crate::compute::{Isa, Quantizing, compute_error, quantize_rows};
 
 /// A weight tensor of INT8, INT4 or INT2, or of UINT8 that holds signed numbers. It may be sparse.
 #[derive(Debug, Clone)]
@@ -161,13 +161,10 @@ impl DynamicInput {
         let values = &mut cx.temporary::<i8>(self.quantized)?[..self.rows * self.row];
         let scales = &mut cx.temporary::<f32>(self.scales)?[..self.rows];
         let zero_points = &mut cx.temporary::<i32>(self.zero_points)?[..self.rows];
-        let row = self.row.max(1);
-        for (i, (input, values)) in input.chunks_exact(row).zip(values.chunks_exact_mut(row)).enumerate() {
-            (scales[i], zero_points[i]) = match self.asymmetric {
-                true => quantize_asymmetric(input, values),
-                false => (quantize_symmetric(input, values), 0),
-            };
-        }
+        let quantizing = if self.asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric };
+        let (input, par) = (&input[..input.len().min(self.rows * self.row)], cx.parallel());
+        quantize_rows(Isa::best(), quantizing, self.row, input, values, scales, zero_points, par)
+            .map_err(compute_error)?;
         Ok(QuantizedRows { values, scales, zero_points })
     }
 }
@@ -384,78 +381,5 @@ impl Requantize {
 
     fn finish(&self, scaled: i32) -> i32 {
         scaled.wrapping_add(self.zero_point).max(self.low).min(self.high)
-    }
-}
-
-/// Quantizes `values` with zero point 0; the largest magnitude becomes 127. Returns the scale.
-pub(crate) fn quantize_symmetric(values: &[f32], quantized: &mut [i8]) -> f32 {
-    let isa = Isa::best();
-    let [low, high] = extent(isa, values);
-    let range = high.max(-low);
-    if range == 0.0 {
-        quantized.fill(0);
-        return 1.0;
-    }
-    let count = values.len().min(quantized.len());
-    // Cannot fail: the lengths are the same.
-    let _ = to_steps(isa, &values[..count], 127.0 / range, 0, -127, &mut quantized[..count]);
-    range / 127.0
-}
-
-/// Quantizes `values` so that their range, extended to include 0, takes all 256 values. Returns scale and zero point.
-pub(crate) fn quantize_asymmetric(values: &[f32], quantized: &mut [i8]) -> (f32, i32) {
-    let isa = Isa::best();
-    let [low, high] = extent(isa, values);
-    if low == high {
-        quantized.fill(0);
-        return (1.0, 0);
-    }
-    // TFLite computes the range in single precision, and the rest in double precision.
-    let exact = f64::from(high - low) / 255.0;
-    let (low, high) = (f64::from(low), f64::from(high));
-    // The end of the range nearer to 0 determines the zero point, which loses less precision.
-    let (low, high) = (low / exact, high / exact);
-    let zero_point = if 128.0 + low.abs() < 127.0 + high.abs() { -128.0 - low } else { 127.0 - high };
-    let zero_point = round_small(zero_point.clamp(-128.0, 127.0));
-    let scale = exact as f32;
-    let count = values.len().min(quantized.len());
-    // Cannot fail: the lengths are the same.
-    let _ = to_steps(isa, &values[..count], 1.0 / scale, zero_point, -128, &mut quantized[..count]);
-    (scale, zero_point)
-}
-
-/// Rounds to nearest, ties away from zero, as [`f64::round`], which is a call of a library function on some targets.
-fn round_small(x: f64) -> i32 {
-    let whole = x as i32;
-    let rest = x - f64::from(whole);
-    whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_numbers_are_rounded_as_the_library_rounds() {
-        for i in -128 * 64..=127 * 64 {
-            let x = f64::from(i) / 64.0;
-            for x in [x, x.next_up(), x.next_down()] {
-                assert_eq!(round_small(x), x.round() as i32, "{x}");
-            }
-        }
-        assert_eq!(round_small(f64::NAN), 0);
-    }
-
-    #[test]
-    fn activations_quantized_while_running() {
-        let mut q = [0; 4];
-        assert_eq!(quantize_symmetric(&[-2.0, 1.0, 0.0, 0.5], &mut q), 2.0 / 127.0);
-        assert_eq!(q, [-127, 64, 0, 32]);
-        assert_eq!(quantize_asymmetric(&[0.0, 51.0, 102.0, 255.0], &mut q), (1.0, -128));
-        assert_eq!(q, [-128, -77, -26, 127]);
-        assert_eq!(quantize_asymmetric(&[0.0; 4], &mut q), (1.0, 0));
-        // Ties round away from zero before the zero point is added.
-        assert_eq!(quantize_asymmetric(&[-100.0, 0.5, -0.5, 155.0], &mut q), (1.0, -28));
-        assert_eq!(q, [-128, -27, -29, 127]);
     }
 }

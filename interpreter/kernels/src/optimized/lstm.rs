@@ -10,8 +10,10 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize_packed, pack_own};
 use crate::common::prepared::Invoke;
-use crate::common::weights::{Weights, quantize_asymmetric, quantize_symmetric, scale_zero_point};
-use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, SumScales, Unary, unary};
+use crate::common::weights::{Weights, scale_zero_point};
+use crate::compute::{
+    ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Quantizing, SumScales, Unary, quantize_rows, unary,
+};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::LSTM, 1..=4, |cx| {
@@ -152,13 +154,9 @@ impl Matrix {
                 let depth = (input.len() / rows.max(1)).max(1);
                 let (scales, zeros) = (&mut scratch.scales[..rows], &mut scratch.zero_points[..rows]);
                 let steps = &mut scratch.steps[..input.len()];
-                let vectors = input.chunks_exact(depth).zip(steps.chunks_exact_mut(depth));
-                for ((vector, steps), (scale, zero)) in vectors.zip(scales.iter_mut().zip(zeros.iter_mut())) {
-                    (*scale, *zero) = match asymmetric {
-                        true => quantize_asymmetric(vector, steps),
-                        false => (quantize_symmetric(vector, steps), 0),
-                    };
-                }
+                let quantizing = if *asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric };
+                quantize_rows(Isa::best(), quantizing, depth, input, steps, scales, zeros, par)
+                    .map_err(compute_error)?;
                 let sums = &mut scratch.sums[..out.len()];
                 gemm.run_sums(rows, bytemuck::cast_slice(steps), sums, scratch.gemm, par)
                     .map_err(compute_error)?;

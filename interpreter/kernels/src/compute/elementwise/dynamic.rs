@@ -7,7 +7,7 @@ use crate::compute::base::clamp::Clamp;
 use crate::compute::base::error::{Result, check_len, product};
 use crate::compute::base::isa::Isa;
 use crate::compute::simd::{Simd, SimdTask, dispatch};
-use crate::compute::threads::share::{chunk_len, threads_for};
+use crate::compute::threads::share::{chunk_len, is_one_task, threads_for};
 
 /// Minimum and maximum of the values and 0. NaN is ignored.
 pub fn extent(isa: Isa, values: &[f32]) -> [f32; 2] {
@@ -21,42 +21,8 @@ impl SimdTask for ExtentTask<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> [f32; 2] {
-        let (from, len) = (self.0.as_ptr(), self.0.len());
-        let mut lanes = [[0f32; 16]; 2];
-        // SAFETY: loads are inside the slice, and stores inside an array as long as the longest vector. The
-        // instructions exist by the caller's contract.
-        unsafe {
-            let mut low = [S::splat(0.0); 4];
-            let mut high = low;
-            let mut i = 0;
-            while i + 4 * S::LANES <= len {
-                for u in 0..4 {
-                    let x = S::load(from.add(i + u * S::LANES));
-                    // These return the second operand if one is NaN.
-                    low[u] = S::min(x, low[u]);
-                    high[u] = S::max(x, high[u]);
-                }
-                i += 4 * S::LANES;
-            }
-            while i + S::LANES <= len {
-                let x = S::load(from.add(i));
-                low[0] = S::min(x, low[0]);
-                high[0] = S::max(x, high[0]);
-                i += S::LANES;
-            }
-            if i < len {
-                // Missing lanes are 0, which is part of the extent.
-                let x = S::load_n(from.add(i), len - i);
-                low[0] = S::min(x, low[0]);
-                high[0] = S::max(x, high[0]);
-            }
-            for u in 1..4 {
-                low[0] = S::min(low[u], low[0]);
-                high[0] = S::max(high[u], high[0]);
-            }
-            S::store(lanes[0].as_mut_ptr(), low[0]);
-            S::store(lanes[1].as_mut_ptr(), high[0]);
-        }
+        // SAFETY: the instructions exist by the caller's contract.
+        let mut lanes = unsafe { extents_of_lanes::<S>(self.0) };
         // Halves, quarters, and so on, which are vectors, too. No lane is NaN.
         for half in [8, 4, 2, 1] {
             for i in 0..half {
@@ -67,6 +33,256 @@ impl SimdTask for ExtentTask<'_> {
             }
         }
         [lanes[0][0], lanes[1][0]]
+    }
+}
+
+/// Minima and maxima of 0 and the values at the positions of each lane.
+///
+/// # Safety
+/// The processor must have the instructions of `S`.
+#[inline(always)]
+unsafe fn extents_of_lanes<S: Simd>(values: &[f32]) -> [[f32; 16]; 2] {
+    let (from, len) = (values.as_ptr(), values.len());
+    let mut lanes = [[0f32; 16]; 2];
+    // SAFETY: loads are inside the slice, and stores inside an array as long as the longest vector. The instructions
+    // exist by the caller's contract.
+    unsafe {
+        let mut low = [S::splat(0.0); 4];
+        let mut high = low;
+        let mut i = 0;
+        while i + 4 * S::LANES <= len {
+            for u in 0..4 {
+                let x = S::load(from.add(i + u * S::LANES));
+                // These return the second operand if one is NaN.
+                low[u] = S::min(x, low[u]);
+                high[u] = S::max(x, high[u]);
+            }
+            i += 4 * S::LANES;
+        }
+        while i + S::LANES <= len {
+            let x = S::load(from.add(i));
+            low[0] = S::min(x, low[0]);
+            high[0] = S::max(x, high[0]);
+            i += S::LANES;
+        }
+        if i < len {
+            // Missing lanes are 0, which is part of the extent.
+            let x = S::load_n(from.add(i), len - i);
+            low[0] = S::min(x, low[0]);
+            high[0] = S::max(x, high[0]);
+        }
+        for u in 1..4 {
+            low[0] = S::min(low[u], low[0]);
+            high[0] = S::max(high[u], high[0]);
+        }
+        S::store(lanes[0].as_mut_ptr(), low[0]);
+        S::store(lanes[1].as_mut_ptr(), high[0]);
+    }
+    lanes
+}
+
+/// Minimum and maximum of all lanes. The processor combines the lanes of several rows at the same time.
+#[inline(always)]
+fn all_lanes([low, high]: &[[f32; 16]; 2]) -> [f32; 2] {
+    // No lane is NaN.
+    let less = |a: f32, b: f32| if b < a { b } else { a };
+    let more = |a: f32, b: f32| if b > a { b } else { a };
+    let low8: [f32; 8] = std::array::from_fn(|i| less(low[i], low[i + 8]));
+    let high8: [f32; 8] = std::array::from_fn(|i| more(high[i], high[i + 8]));
+    let low4: [f32; 4] = std::array::from_fn(|i| less(low8[i], low8[i + 4]));
+    let high4: [f32; 4] = std::array::from_fn(|i| more(high8[i], high8[i + 4]));
+    [
+        less(less(low4[0], low4[2]), less(low4[1], low4[3])),
+        more(more(high4[0], high4[2]), more(high4[1], high4[3])),
+    ]
+}
+
+/// How rows are quantized while running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantizing {
+    /// With zero point 0; the largest magnitude becomes 127.
+    Symmetric,
+    /// The range, extended to include 0, takes all 256 values.
+    Asymmetric,
+}
+
+/// Scale, its inverse and zero point of a row.
+#[derive(Clone, Copy)]
+struct RowParams {
+    scale: f32,
+    inverse: f32,
+    zero_point: i32,
+}
+
+impl Quantizing {
+    /// The smallest step.
+    fn low(self) -> i8 {
+        match self {
+            Quantizing::Symmetric => -127,
+            Quantizing::Asymmetric => -128,
+        }
+    }
+
+    /// The params of a row with this extent, which includes 0. Without branches, the params of several rows are computed
+    /// in vectors.
+    #[inline(always)]
+    fn params(self, [low, high]: [f32; 2]) -> RowParams {
+        match self {
+            Quantizing::Symmetric => {
+                let range = if high > -low { high } else { -low };
+                let zero = range == 0.0;
+                let (scale, inverse) = (range / 127.0, 127.0 / range);
+                let (scale, inverse) = (if zero { 1.0 } else { scale }, if zero { 1.0 } else { inverse });
+                RowParams { scale, inverse, zero_point: 0 }
+            }
+            Quantizing::Asymmetric => {
+                let zero = low == high;
+                // TFLite computes the range in single precision, and the rest in double precision.
+                let exact = f64::from(high - low) / 255.0;
+                let exact = if zero { 1.0 } else { exact };
+                let (low, high) = (f64::from(low) / exact, f64::from(high) / exact);
+                // The end of the range nearer to 0 determines the zero point, which loses less precision.
+                let from_low = 128.0 + low.abs() < 127.0 + high.abs();
+                let zero_point = if from_low { -128.0 - low } else { 127.0 - high };
+                let zero_point = if zero { 0.0 } else { zero_point };
+                let scale = exact as f32;
+                RowParams { scale, inverse: 1.0 / scale, zero_point: round_small(zero_point) }
+            }
+        }
+    }
+}
+
+/// Rounds to nearest, ties away from zero, and clamps to the range of a byte. [`f64::round`] is a call of a library
+/// function on some targets.
+#[inline(always)]
+fn round_small(x: f64) -> i32 {
+    let x = if x > -128.0 { x } else { -128.0 };
+    let x = if x < 127.0 { x } else { 127.0 };
+    // SAFETY: within the range of an i32; NaN was replaced.
+    let whole: i32 = unsafe { x.to_int_unchecked() };
+    let rest = x - f64::from(whole);
+    whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)
+}
+
+/// Quantizes each row of `row` values to `steps`, with a scale and a zero point of its own. NaN becomes the zero point.
+///
+/// # Errors
+/// Fails if lengths do not match.
+#[allow(clippy::too_many_arguments, reason = "one argument per operand")]
+pub fn quantize_rows(
+    isa: Isa,
+    quantizing: Quantizing,
+    row: usize,
+    values: &[f32],
+    steps: &mut [i8],
+    scales: &mut [f32],
+    zero_points: &mut [i32],
+    par: &dyn Parallel,
+) -> Result<()> {
+    let rows = scales.len();
+    check_len("zero points", zero_points.len(), rows)?;
+    check_len("values", values.len(), product("values", &[rows, row])?)?;
+    check_len("steps", steps.len(), values.len())?;
+    if let ([scale], [zero_point]) = (&mut *scales, &mut *zero_points) {
+        let params = quantizing.params(extent(isa, values));
+        (*scale, *zero_point) = (params.scale, params.zero_point);
+        return to_steps(isa, values, params.inverse, params.zero_point, quantizing.low(), steps);
+    }
+    // The extent and the steps take some instructions per vector each.
+    const COST: usize = 4;
+    let work = values.len().saturating_mul(COST);
+    if is_one_task(work) {
+        dispatch(isa, RowsTask { quantizing, row, values, steps, scales, zero_points });
+        return Ok(());
+    }
+    let par = threads_for(par, work);
+    let chunk = chunk_len(par, rows, row.saturating_mul(COST));
+    let (steps, scales, zero_points) =
+        (SharedMut::new(steps), SharedMut::new(scales), SharedMut::new(zero_points));
+    par.run(rows.div_ceil(chunk), &|task| {
+        let (first, count) = (task * chunk, chunk.min(rows - task * chunk));
+        let values = &values[first * row..][..count * row];
+        // SAFETY: rows of tasks are disjoint, and `Parallel::run` calls each task at most once.
+        let (steps, scales, zero_points) = unsafe {
+            (
+                steps.slice(first * row, count * row),
+                scales.slice(first, count),
+                zero_points.slice(first, count),
+            )
+        };
+        dispatch(isa, RowsTask { quantizing, row, values, steps, scales, zero_points });
+    });
+    Ok(())
+}
+
+struct RowsTask<'a> {
+    quantizing: Quantizing,
+    row: usize,
+    values: &'a [f32],
+    steps: &'a mut [i8],
+    scales: &'a mut [f32],
+    zero_points: &'a mut [i32],
+}
+
+/// Rows whose params are computed at a time.
+const ROWS: usize = 8;
+
+impl SimdTask for RowsTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "closures may be left without the instructions")]
+    unsafe fn run<S: Simd>(self) {
+        let mut task = self;
+        let rows = task.scales.len();
+        let mut first = 0;
+        while first < rows {
+            let count = ROWS.min(rows - first);
+            let mut extents = [[0f32; 2]; ROWS];
+            for i in 0..count {
+                let values = &task.values[(first + i) * task.row..][..task.row];
+                // SAFETY: the instructions exist by the caller's contract.
+                extents[i] = all_lanes(&unsafe { extents_of_lanes::<S>(values) });
+            }
+            let mut params = [RowParams { scale: 1.0, inverse: 1.0, zero_point: 0 }; ROWS];
+            match task.quantizing {
+                Quantizing::Symmetric => {
+                    for i in 0..ROWS {
+                        params[i] = Quantizing::Symmetric.params(extents[i]);
+                    }
+                }
+                Quantizing::Asymmetric => {
+                    for i in 0..ROWS {
+                        params[i] = Quantizing::Asymmetric.params(extents[i]);
+                    }
+                }
+            }
+            for i in 0..count {
+                // SAFETY: see above.
+                unsafe { task.row::<S>(first + i, params[i]) };
+            }
+            first += count;
+        }
+    }
+}
+
+impl RowsTask<'_> {
+    /// Quantizes row `i`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`.
+    #[inline(always)]
+    unsafe fn row<S: Simd>(&mut self, i: usize, params: RowParams) {
+        let steps = Steps {
+            inverse: params.inverse,
+            zero_point: params.zero_point as f32,
+            low: self.quantizing.low().into(),
+        };
+        let values = &self.values[i * self.row..][..self.row];
+        let out = &mut self.steps[i * self.row..][..self.row];
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { StepsTask { values, steps, out }.run::<S>() };
+        (self.scales[i], self.zero_points[i]) = (params.scale, params.zero_point);
     }
 }
 
@@ -341,6 +557,64 @@ mod tests {
     use super::*;
     use crate::compute::Serial;
     use crate::compute::testing::Rng;
+
+    #[test]
+    fn small_numbers_are_rounded_as_the_library_rounds() {
+        for i in -130 * 64..=130 * 64 {
+            let x = f64::from(i) / 64.0;
+            for x in [x, x.next_up(), x.next_down()] {
+                assert_eq!(round_small(x), x.clamp(-128.0, 127.0).round() as i32, "{x}");
+            }
+        }
+    }
+
+    #[test]
+    fn activations_quantized_while_running() {
+        let check = |quantizing, values: &[f32], (scale, zero): (f32, i32), expected: &[i8]| {
+            let (mut steps, mut scales, mut zeros) = (vec![1; values.len()], [0.0], [1]);
+            let (isa, row) = (Isa::best(), values.len());
+            quantize_rows(isa, quantizing, row, values, &mut steps, &mut scales, &mut zeros, &Serial)
+                .unwrap();
+            assert_eq!((scales, zeros, &steps[..]), ([scale], [zero], expected));
+        };
+        check(Quantizing::Symmetric, &[-2.0, 1.0, 0.0, 0.5], (2.0 / 127.0, 0), &[-127, 64, 0, 32]);
+        check(Quantizing::Asymmetric, &[0.0, 51.0, 102.0, 255.0], (1.0, -128), &[-128, -77, -26, 127]);
+        check(Quantizing::Asymmetric, &[0.0; 4], (1.0, 0), &[0; 4]);
+        // Ties round away from zero before the zero point is added.
+        check(Quantizing::Asymmetric, &[-100.0, 0.5, -0.5, 155.0], (1.0, -28), &[-128, -27, -29, 127]);
+    }
+
+    /// Several rows have the results of single ones.
+    #[test]
+    fn rows_are_quantized_separately() {
+        let mut rng = Rng::new(52);
+        let pool = crate::compute::ThreadPool::new(2);
+        for &isa in Isa::available() {
+            for (rows, row) in [(0, 5), (3, 7), (8, 16), (9, 33), (40, 64), (700, 130)] {
+                let mut values = rng.floats(rows * row);
+                if rows > 2 {
+                    // NaN, a row of zeros, and one of positive values.
+                    values[0] = f32::NAN;
+                    values[row..2 * row].fill(0.0);
+                    values[2 * row..3 * row].iter_mut().for_each(|x| *x = x.abs());
+                }
+                for quantizing in [Quantizing::Symmetric, Quantizing::Asymmetric] {
+                    let (mut steps, mut scales, mut zeros) =
+                        (vec![1; rows * row], vec![0.0; rows], vec![1; rows]);
+                    quantize_rows(isa, quantizing, row, &values, &mut steps, &mut scales, &mut zeros, &pool)
+                        .unwrap();
+                    for i in 0..rows {
+                        let (mut own, mut scale, mut zero) = (vec![1; row], [0.0], [1]);
+                        let values = &values[i * row..][..row];
+                        quantize_rows(isa, quantizing, row, values, &mut own, &mut scale, &mut zero, &Serial)
+                            .unwrap();
+                        assert_eq!((scales[i], zeros[i]), (scale[0], zero[0]), "{} {rows} {row}", isa.name());
+                        assert_eq!(steps[i * row..][..row], own, "{} {rows} {row}", isa.name());
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn extents_and_steps() {
