@@ -238,28 +238,32 @@ impl SimdTask for RowsTask<'_> {
         let mut first = 0;
         while first < rows {
             let count = ROWS.min(rows - first);
-            let mut extents = [[0f32; 2]; ROWS];
+            // Arrays of each kind, whose loops the compiler turns into vectors.
+            let (mut low, mut high) = ([0f32; ROWS], [0f32; ROWS]);
             for i in 0..count {
                 let values = &task.values[(first + i) * task.row..][..task.row];
                 // SAFETY: the instructions exist by the caller's contract.
-                extents[i] = all_lanes(&unsafe { extents_of_lanes::<S>(values) });
+                [low[i], high[i]] = all_lanes(&unsafe { extents_of_lanes::<S>(values) });
             }
-            let mut params = [RowParams { scale: 1.0, inverse: 1.0, zero_point: 0 }; ROWS];
+            let (mut scale, mut inverse, mut zero_point) = ([0f32; ROWS], [0f32; ROWS], [0; ROWS]);
+            macro_rules! params {
+                ($quantizing:expr) => {
+                    for i in 0..ROWS {
+                        let params = $quantizing.params([low[i], high[i]]);
+                        scale[i] = params.scale;
+                        inverse[i] = params.inverse;
+                        zero_point[i] = params.zero_point;
+                    }
+                };
+            }
             match task.quantizing {
-                Quantizing::Symmetric => {
-                    for i in 0..ROWS {
-                        params[i] = Quantizing::Symmetric.params(extents[i]);
-                    }
-                }
-                Quantizing::Asymmetric => {
-                    for i in 0..ROWS {
-                        params[i] = Quantizing::Asymmetric.params(extents[i]);
-                    }
-                }
+                Quantizing::Symmetric => params!(Quantizing::Symmetric),
+                Quantizing::Asymmetric => params!(Quantizing::Asymmetric),
             }
             for i in 0..count {
+                let (scale, inverse, zero_point) = (scale[i], inverse[i], zero_point[i]);
                 // SAFETY: see above.
-                unsafe { task.row::<S>(first + i, params[i]) };
+                unsafe { task.row::<S>(first + i, RowParams { scale, inverse, zero_point }) };
             }
             first += count;
         }
