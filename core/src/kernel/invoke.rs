@@ -206,7 +206,7 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// The common case of [`InvokeContext::read`], in few instructions: nothing was handed out for writing, and the input
-    /// is no variable.
+    /// is not a variable.
     fn read_common(&self, i: usize, ty: Option<TensorType>) -> Option<&'a [u8]> {
         let id = self.inputs.get(i).copied().flatten()?;
         let tensor = &self.tensors[id.0];
