@@ -221,7 +221,8 @@ impl<'a> InvokeContext<'a> {
         Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } })
     }
 
-    #[cold]
+    /// All other cases of [`InvokeContext::read`].
+    #[inline(never)]
     fn read_other(&mut self, i: usize, ty: Option<TensorType>) -> Result<Option<&'a [u8]>> {
         let id = self.input_id(i)?;
         let tensor = &self.tensors[id.0];
@@ -310,6 +311,7 @@ impl<'a> InvokeContext<'a> {
         Some(if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(data, len) } })
     }
 
+    /// All other cases of [`InvokeContext::write`].
     #[inline(never)]
     fn write_other(&mut self, i: usize, ty: Option<TensorType>) -> Result<&'a mut [u8]> {
         let id = self.output_id(i)?;
