@@ -10,7 +10,7 @@ use crate::compute::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniDeep, VnniVl, VnniVlDeep};
+use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
 #[cfg(target_arch = "aarch64")]
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
 use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
@@ -78,43 +78,45 @@ impl Kernels {
     )]
     pub(crate) fn of(isa: Isa, (segments, len): (usize, usize), columns: usize) -> Self {
         let k = segments.saturating_mul(len);
-        fn new<D: Product8>(by_width: &'static [&'static [TileFn]]) -> Kernels {
+        fn new<D: Product8<DEEP>, const DEEP: bool>(by_width: &'static [&'static [TileFn]]) -> Kernels {
             let (lanes, depth) = (D::LANES, D::DEPTH);
             let step = depth * D::GROUPS;
             Kernels { lanes, unsigned: D::UNSIGNED, records: D::RECORDS, depth, step, by_width }
         }
         match isa.bytes() {
-            Bytes::Portable => new::<Portable8>(PORTABLE),
+            Bytes::Portable => new::<Portable8, false>(PORTABLE),
             #[cfg(target_arch = "x86_64")]
-            Bytes::Sse41 => new::<Sse41Pairs<1>>(SSE41),
+            Bytes::Sse41 => new::<Sse41Pairs<1>, false>(SSE41),
             #[cfg(target_arch = "x86_64")]
-            Bytes::Avx2 => new::<Avx2Pairs>(AVX2),
+            Bytes::Avx2 => new::<Avx2Pairs, false>(AVX2),
             #[cfg(target_arch = "x86_64")]
-            Bytes::AvxVnni => new::<AvxVnni>(AVX_VNNI),
+            Bytes::AvxVnni => new::<AvxVnni, false>(AVX_VNNI),
             #[cfg(target_arch = "x86_64")]
             Bytes::Vnni
-                if columns <= <Vnni as Dot8>::LANES && len % VnniDeep::DEPTH == 0 && k >= MIN_DEEP =>
+                if columns <= <Vnni as Dot8>::LANES
+                    && len % <Vnni as Product8<true>>::DEPTH == 0
+                    && k >= MIN_DEEP =>
             {
                 if columns > <VnniVl as Dot8>::LANES {
-                    new::<VnniDeep>(VNNI_DEEP)
+                    new::<Vnni, true>(VNNI_DEEP)
                 } else {
-                    new::<VnniVlDeep>(VNNI_VL_DEEP)
+                    new::<VnniVl, true>(VNNI_VL_DEEP)
                 }
             }
             #[cfg(target_arch = "x86_64")]
-            Bytes::Vnni if columns > <VnniVl as Dot8>::LANES || k < MIN_NARROW => new::<Vnni>(VNNI),
+            Bytes::Vnni if columns > <VnniVl as Dot8>::LANES || k < MIN_NARROW => new::<Vnni, false>(VNNI),
             #[cfg(target_arch = "x86_64")]
-            Bytes::VnniVl | Bytes::Vnni => new::<VnniVl>(VNNI_VL),
+            Bytes::VnniVl | Bytes::Vnni => new::<VnniVl, false>(VNNI_VL),
             #[cfg(target_arch = "aarch64")]
-            Bytes::Neon => new::<NeonWiden<1>>(NEON),
+            Bytes::Neon => new::<NeonWiden<1>, false>(NEON),
             #[cfg(target_arch = "aarch64")]
-            Bytes::NeonDot => new::<NeonDot<1>>(NEON_DOT),
+            Bytes::NeonDot => new::<NeonDot<1>, false>(NEON_DOT),
             #[cfg(target_arch = "aarch64")]
-            Bytes::NeonI8mm => new::<NeonMatrix>(NEON_I8MM),
+            Bytes::NeonI8mm => new::<NeonMatrix, false>(NEON_I8MM),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Bytes::Simd128 => new::<Simd128Pairs<1>>(SIMD128),
+            Bytes::Simd128 => new::<Simd128Pairs<1>, false>(SIMD128),
             #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Bytes::RelaxedDot => new::<RelaxedDot<1>>(RELAXED_DOT),
+            Bytes::RelaxedDot => new::<RelaxedDot<1>, false>(RELAXED_DOT),
         }
     }
 
@@ -142,7 +144,11 @@ const MIN_DEEP: usize = 32;
 
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows: *const usize, first: usize) {
+unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
+    t: &PanelI8,
+    rows: *const usize,
+    first: usize,
+) {
     // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
     unsafe {
         // With two rows per accumulator, only the first half is used.
@@ -160,16 +166,16 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows:
             let mut k = 0;
             // Constant indices keep the accumulators in registers.
             while chains > 1 && k + chains * D::DEPTH <= whole {
-                packed = step::<D, MR, NV>(&mut acc[0], row, k, flip, packed, 1);
-                packed = step::<D, MR, NV>(&mut acc[1], row, k + D::DEPTH, flip, packed, 1);
+                packed = step::<D, DEEP, MR, NV>(&mut acc[0], row, k, flip, packed, 1);
+                packed = step::<D, DEEP, MR, NV>(&mut acc[1], row, k + D::DEPTH, flip, packed, 1);
                 if chains > 2 {
-                    packed = step::<D, MR, NV>(&mut acc[2], row, k + 2 * D::DEPTH, flip, packed, 1);
-                    packed = step::<D, MR, NV>(&mut acc[3], row, k + 3 * D::DEPTH, flip, packed, 1);
+                    packed = step::<D, DEEP, MR, NV>(&mut acc[2], row, k + 2 * D::DEPTH, flip, packed, 1);
+                    packed = step::<D, DEEP, MR, NV>(&mut acc[3], row, k + 3 * D::DEPTH, flip, packed, 1);
                 }
                 k += chains * D::DEPTH;
             }
             while k < whole {
-                packed = step::<D, MR, NV>(&mut acc[0], row, k, flip, packed, D::GROUPS);
+                packed = step::<D, DEEP, MR, NV>(&mut acc[0], row, k, flip, packed, D::GROUPS);
                 k += D::DEPTH * D::GROUPS;
             }
             let rest = t.len - whole;
@@ -185,26 +191,26 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows:
                     };
                     row[i] = bytes.as_ptr().add(i).cast();
                 }
-                packed = step::<D, MR, NV>(&mut acc[0], row, 0, flip, packed, rest.div_ceil(D::DEPTH));
+                packed = step::<D, DEEP, MR, NV>(&mut acc[0], row, 0, flip, packed, rest.div_ceil(D::DEPTH));
             }
         }
         let mut own = [0i32; MR];
         if t.weight_zero != 0 {
             for i in 0..MR {
-                own[i] = row_part::<D, MR>(t, rows, i);
+                own[i] = row_part::<D, DEEP, MR>(t, rows, i);
             }
         }
         let sums = &acc[0];
         let more = if chains > 1 { Some([&acc[1], &acc[2], &acc[3]]) } else { None };
-        finish::<D, MR, NV, 0>(t, first, sums, more, &own);
+        finish::<D, DEEP, MR, NV, 0>(t, first, sums, more, &own);
         if NV > 1 {
-            finish::<D, MR, NV, 1>(t, first, sums, more, &own);
+            finish::<D, DEEP, MR, NV, 1>(t, first, sums, more, &own);
         }
         if NV > 2 {
-            finish::<D, MR, NV, 2>(t, first, sums, more, &own);
+            finish::<D, DEEP, MR, NV, 2>(t, first, sums, more, &own);
         }
         if NV > 3 {
-            finish::<D, MR, NV, 3>(t, first, sums, more, &own);
+            finish::<D, DEEP, MR, NV, 3>(t, first, sums, more, &own);
         }
     }
 }
@@ -212,7 +218,7 @@ unsafe fn tile<D: Product8, const MR: usize, const NV: usize>(t: &PanelI8, rows:
 /// Stores vector `J` of the sums of each row, each of which gets `own` added.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn finish<D: Product8, const MR: usize, const NV: usize, const J: usize>(
+unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const J: usize>(
     t: &PanelI8,
     first: usize,
     acc: &[[D::Sums; NV]; MR],
@@ -279,7 +285,7 @@ unsafe fn tail(p: *const u8, count: usize) -> u32 {
 /// Multiplies the first `groups` groups of activations of each row, at an offset, by weights of each column.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn step<D: Product8, const MR: usize, const NV: usize>(
+unsafe fn step<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
     acc: &mut [[D::Sums; NV]; MR],
     row: [*const u8; MR],
     at: usize,
@@ -290,28 +296,28 @@ unsafe fn step<D: Product8, const MR: usize, const NV: usize>(
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         if D::GROUPS == 1 {
-            let b = columns::<D, NV>(packed);
+            let b = columns::<D, DEEP, NV>(packed);
             for i in 0..MR.div_ceil(D::ROWS) {
-                let a = activations::<D, MR>(&row, i, at, flip);
+                let a = activations::<D, DEEP, MR>(&row, i, at, flip);
                 for j in 0..NV {
                     acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
                 }
             }
             return packed.add(NV * D::LANES * D::DEPTH);
         }
-        let mut a = [activations::<D, MR>(&row, 0, at, flip); MR];
+        let mut a = [activations::<D, DEEP, MR>(&row, 0, at, flip); MR];
         for (i, a) in a.iter_mut().enumerate().take(MR.div_ceil(D::ROWS)).skip(1) {
-            *a = activations::<D, MR>(&row, i, at, flip);
+            *a = activations::<D, DEEP, MR>(&row, i, at, flip);
         }
-        let mut packed = group::<D, MR, NV, 0>(acc, &a, packed);
+        let mut packed = group::<D, DEEP, MR, NV, 0>(acc, &a, packed);
         if groups > 1 {
-            packed = group::<D, MR, NV, 1>(acc, &a, packed);
+            packed = group::<D, DEEP, MR, NV, 1>(acc, &a, packed);
         }
         if groups > 2 {
-            packed = group::<D, MR, NV, 2>(acc, &a, packed);
+            packed = group::<D, DEEP, MR, NV, 2>(acc, &a, packed);
         }
         if groups > 3 {
-            packed = group::<D, MR, NV, 3>(acc, &a, packed);
+            packed = group::<D, DEEP, MR, NV, 3>(acc, &a, packed);
         }
         packed
     }
@@ -319,7 +325,7 @@ unsafe fn step<D: Product8, const MR: usize, const NV: usize>(
 
 /// Loads the activations of accumulator `i`. An odd last row is paired with itself.
 #[inline(always)]
-unsafe fn activations<D: Product8, const MR: usize>(
+unsafe fn activations<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
     row: &[*const u8; MR],
     i: usize,
     at: usize,
@@ -333,7 +339,7 @@ unsafe fn activations<D: Product8, const MR: usize>(
 
 /// Loads a group of weights of each column.
 #[inline(always)]
-unsafe fn columns<D: Product8, const NV: usize>(packed: *const i8) -> [D::Cols; NV] {
+unsafe fn columns<D: Product8<DEEP>, const DEEP: bool, const NV: usize>(packed: *const i8) -> [D::Cols; NV] {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         let mut b = [D::columns(packed); NV];
@@ -347,14 +353,14 @@ unsafe fn columns<D: Product8, const NV: usize>(packed: *const i8) -> [D::Cols; 
 /// Multiplies group `G` of the activations of each row by weights of each column.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn group<D: Product8, const MR: usize, const NV: usize, const G: usize>(
+unsafe fn group<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const G: usize>(
     acc: &mut [[D::Sums; NV]; MR],
     a: &[D::A; MR],
     packed: *const i8,
 ) -> *const i8 {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        let b = columns::<D, NV>(packed);
+        let b = columns::<D, DEEP, NV>(packed);
         for i in 0..MR.div_ceil(D::ROWS) {
             for j in 0..NV {
                 acc[i][j] = D::product::<G>(acc[i][j], a[i], b[j]);
@@ -373,7 +379,11 @@ unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
 
 /// The correction of the sums of row `i` for the zero point of the weights.
 #[inline(always)]
-unsafe fn row_part<D: Product8, const MR: usize>(t: &PanelI8, rows: *const usize, i: usize) -> i32 {
+unsafe fn row_part<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
+    t: &PanelI8,
+    rows: *const usize,
+    i: usize,
+) -> i32 {
     // SAFETY: the row's segments have `len` elements each (see `PanelI8`).
     unsafe {
         let flip = if t.flip { 0x80 } else { 0 };
@@ -391,11 +401,11 @@ unsafe fn row_part<D: Product8, const MR: usize>(t: &PanelI8, rows: *const usize
 
 /// Defines the micro-kernels of one instruction set: for each number of vectors, the numbers of rows.
 macro_rules! kernels {
-    ($table:ident, $name:ident, $dot:ty, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
+    ($table:ident, $name:ident, $dot:ty, $deep:literal, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
         $(#[$attr])?
         unsafe fn $name<const MR: usize, const NV: usize>(t: &PanelI8, rows: *const usize, first: usize) {
             // SAFETY: the caller meets the contract of this function.
-            unsafe { tile::<$dot, MR, NV>(t, rows, first) }
+            unsafe { tile::<$dot, $deep, MR, NV>(t, rows, first) }
         }
 
         static $table: &[&[TileFn]] = &[$(&[$($name::<$mr, $nv>),*]),*];
@@ -403,47 +413,47 @@ macro_rules! kernels {
 }
 
 // As in single precision; with products of pairs each vector of sums takes several registers.
-kernels!(PORTABLE, portable, Portable8, { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(PORTABLE, portable, Portable8, false, { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
-kernels!(SSE41, sse41, Sse41Pairs<1>, #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(SSE41, sse41, Sse41Pairs<1>, false, #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2, avx2, Avx2Pairs, #[target_feature(enable = "avx2")] { 1: [1 2 3 4 5], 2: [1 2 3], });
+kernels!(AVX2, avx2, Avx2Pairs, false, #[target_feature(enable = "avx2")] { 1: [1 2 3 4 5], 2: [1 2 3], });
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX_VNNI, avx_vnni, AvxVnni, #[target_feature(enable = "avx2,avxvnni")] {
+kernels!(AVX_VNNI, avx_vnni, AvxVnni, false, #[target_feature(enable = "avx2,avxvnni")] {
     1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI_VL, vnni_vl, VnniVl, #[target_feature(enable = "avx2,avx512f,avx512vl,avx512vnni")] {
+kernels!(VNNI_VL, vnni_vl, VnniVl, false, #[target_feature(enable = "avx2,avx512f,avx512vl,avx512vnni")] {
     1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
 });
 #[cfg(target_arch = "aarch64")]
-kernels!(NEON, neon, NeonWiden<1>, #[target_feature(enable = "neon")] { 1: [1 2 3 4 5], });
+kernels!(NEON, neon, NeonWiden<1>, false, #[target_feature(enable = "neon")] { 1: [1 2 3 4 5], });
 #[cfg(target_arch = "aarch64")]
-kernels!(NEON_DOT, neon_dot, NeonDot<1>, #[target_feature(enable = "neon,dotprod")] {
+kernels!(NEON_DOT, neon_dot, NeonDot<1>, false, #[target_feature(enable = "neon,dotprod")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4 5],
 });
 #[cfg(target_arch = "aarch64")]
-kernels!(NEON_I8MM, neon_i8mm, NeonMatrix, #[target_feature(enable = "neon,dotprod,i8mm")] {
+kernels!(NEON_I8MM, neon_i8mm, NeonMatrix, false, #[target_feature(enable = "neon,dotprod,i8mm")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4],
 });
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-kernels!(SIMD128, simd128, Simd128Pairs<1>, #[target_feature(enable = "simd128")] { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(SIMD128, simd128, Simd128Pairs<1>, false, #[target_feature(enable = "simd128")] { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-kernels!(RELAXED_DOT, relaxed_dot, RelaxedDot<1>, #[target_feature(enable = "simd128,relaxed-simd")] {
+kernels!(RELAXED_DOT, relaxed_dot, RelaxedDot<1>, false, #[target_feature(enable = "simd128,relaxed-simd")] {
     1: [1 2 3 4], 2: [1 2 3 4],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI, vnni, Vnni, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+kernels!(VNNI, vnni, Vnni, false, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],
     2: [1 2 3 4 5 6 7 8 9 10],
     3: [1 2 3 4 5 6 7 8],
     4: [1 2 3 4 5 6],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI_DEEP, vnni_deep, VnniDeep, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+kernels!(VNNI_DEEP, vnni_deep, Vnni, true, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI_VL_DEEP, vnni_vl_deep, VnniVlDeep, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+kernels!(VNNI_VL_DEEP, vnni_vl_deep, VnniVl, true, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],
 });

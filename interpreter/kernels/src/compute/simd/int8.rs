@@ -69,11 +69,12 @@ pub(crate) trait Dot8: Copy + 'static {
     unsafe fn store(p: *mut i32, x: Self::I, n: usize);
 }
 
-/// Products of matrices: activations of one or two rows with weights of several columns.
+/// Products of matrices: activations of one or two rows with weights of several columns. A type may have two kinds,
+/// with groups of four and, `DEEP`, of eight elements.
 ///
 /// # Safety
 /// As for [`Dot8`].
-pub(crate) trait Product8: Dot8 {
+pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
     /// Activations of `GROUPS` groups, of each row.
     type A: Copy;
     /// A group of weights of each column.
@@ -453,8 +454,6 @@ impl Product8 for Portable8 {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use deep::{VnniDeep, VnniVlDeep};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use neon::{NeonDot, NeonMatrix, NeonWiden};
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
