@@ -53,7 +53,7 @@ impl<'a> Vector<'a> {
     /// Quantizes `values` into `quantized`, which has the same length; `asymmetric` adds a zero point.
     pub(crate) fn new(values: &'a [f32], quantized: &'a mut [i8], asymmetric: bool) -> Self {
         let (row, mut scale, mut zero_point) = (values.len().min(quantized.len()), [1.0], [0]);
-        let quantizing = if asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric };
+        let quantizing = Quantizing::new(asymmetric);
         let (from, to) = (&values[..row], &mut quantized[..row]);
         // Cannot fail: the lengths are the same.
         let _ = quantize_rows(Isa::best(), quantizing, row, from, to, &mut scale, &mut zero_point, &Serial);

@@ -120,7 +120,7 @@ where
 pub(crate) struct DynamicInput {
     rows: usize,
     row: usize,
-    asymmetric: bool,
+    quantizing: Quantizing,
     quantized: Temporary,
     scales: Temporary,
     zero_points: Temporary,
@@ -149,7 +149,8 @@ impl DynamicInput {
             .ok_or_else(|| Error::OutOfMemory(format!("{rows} rows of {row} elements")))?;
         let quantized = cx.temporary_of::<i8>(elements)?;
         let (scales, zero_points) = (cx.temporary_of::<f32>(rows)?, cx.temporary_of::<i32>(rows)?);
-        Ok(DynamicInput { rows, row, asymmetric, quantized, scales, zero_points })
+        let quantizing = Quantizing::new(asymmetric);
+        Ok(DynamicInput { rows, row, quantizing, quantized, scales, zero_points })
     }
 
     /// Quantizes `input`. May be called once per `invoke`.
@@ -161,9 +162,8 @@ impl DynamicInput {
         let values = &mut cx.temporary::<i8>(self.quantized)?[..self.rows * self.row];
         let scales = &mut cx.temporary::<f32>(self.scales)?[..self.rows];
         let zero_points = &mut cx.temporary::<i32>(self.zero_points)?[..self.rows];
-        let quantizing = if self.asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric };
         let (input, par) = (&input[..input.len().min(self.rows * self.row)], cx.parallel());
-        quantize_rows(Isa::best(), quantizing, self.row, input, values, scales, zero_points, par)
+        quantize_rows(Isa::best(), self.quantizing, self.row, input, values, scales, zero_points, par)
             .map_err(compute_error)?;
         Ok(QuantizedRows { values, scales, zero_points })
     }

@@ -154,7 +154,7 @@ impl Matrix {
                 let depth = (input.len() / rows.max(1)).max(1);
                 let (scales, zeros) = (&mut scratch.scales[..rows], &mut scratch.zero_points[..rows]);
                 let steps = &mut scratch.steps[..input.len()];
-                let quantizing = if *asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric };
+                let quantizing = Quantizing::new(*asymmetric);
                 quantize_rows(Isa::best(), quantizing, depth, input, steps, scales, zeros, par)
                     .map_err(compute_error)?;
                 let sums = &mut scratch.sums[..out.len()];

@@ -22,17 +22,7 @@ impl SimdTask for ExtentTask<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) -> [f32; 2] {
         // SAFETY: the instructions exist by the caller's contract.
-        let mut lanes = unsafe { extents_of_lanes::<S>(self.0) };
-        // Halves, quarters, and so on, which are vectors, too. No lane is NaN.
-        for half in [8, 4, 2, 1] {
-            for i in 0..half {
-                let (a, b) = (lanes[0][i], lanes[0][i + half]);
-                lanes[0][i] = if b < a { b } else { a };
-                let (a, b) = (lanes[1][i], lanes[1][i + half]);
-                lanes[1][i] = if b > a { b } else { a };
-            }
-        }
-        [lanes[0][0], lanes[1][0]]
+        all_lanes(&unsafe { extents_of_lanes::<S>(self.0) })
     }
 }
 
@@ -81,7 +71,7 @@ unsafe fn extents_of_lanes<S: Simd>(values: &[f32]) -> [[f32; 16]; 2] {
     lanes
 }
 
-/// Minimum and maximum of all lanes. The processor combines the lanes of several rows at the same time.
+/// Minimum and maximum of all lanes: in halves, quarters, and so on, which are vectors, too.
 #[inline(always)]
 fn all_lanes([low, high]: &[[f32; 16]; 2]) -> [f32; 2] {
     // No lane is NaN.
@@ -115,6 +105,11 @@ struct RowParams {
 }
 
 impl Quantizing {
+    /// With zero points if `asymmetric`.
+    pub fn new(asymmetric: bool) -> Self {
+        if asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric }
+    }
+
     /// The smallest step.
     fn low(self) -> i8 {
         match self {
