@@ -193,6 +193,8 @@ pub(crate) enum Records {
     Plain,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only AVX-512 has shifts per 64 bits"))]
     Wide,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other targets have no shifts of 64 bits"))]
+    Biased,
     #[cfg_attr(
         not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
         allow(dead_code, reason = "only SSE4.1 and WebAssembly lack shifts per 32 bits")
@@ -222,6 +224,12 @@ pub(crate) struct RequantPart {
     /// addition, `(x · multiplier + addend) >> shift`. It has, in 64 bits each: multipliers of the even columns,
     /// multipliers of the odd columns, addends likewise, shifts of the even columns, and shifts of the odd columns less
     /// 32, which leaves their results in the upper halves.
+    ///
+    /// A biased record is for instruction sets whose shifts of 64 bits are unsigned. It supports vectors whose shifts are all to
+    /// the right by at least 1, for outputs that are bytes. Multipliers, addends and shifts are as in a wide record, but 2^63
+    /// is added to addends, and nothing for the zero point. A value per column follows, which is added to the shifted sum: the
+    /// zero point less the shifted 2^63. The last value has the top bit set if ties round away from zero: the unit of the first
+    /// rounding, 2^31, is then subtracted from products of negative sums.
     ///
     /// All records of an instruction set have the size of its largest kind, so that offsets are constant.
     pub(crate) records: *const i32,
@@ -266,6 +274,7 @@ pub(crate) const fn record(kind: Records) -> usize {
     match kind {
         Records::Plain => 4,
         Records::Wide => 6,
+        Records::Biased => 8,
         Records::Products => PRODUCT_FIELDS,
     }
 }
@@ -317,7 +326,9 @@ impl Requant {
         let fits = match kind {
             Records::Plain => false,
             Records::Wide => is_byte(out.zero_point),
-            Records::Products => [out.zero_point, out.low, out.high].into_iter().all(is_byte),
+            Records::Biased | Records::Products => {
+                [out.zero_point, out.low, out.high].into_iter().all(is_byte)
+            }
         };
         let of = |i: usize| {
             let channel = channel(i).filter(|&c| c < channels);
@@ -342,6 +353,7 @@ impl Requant {
                     Records::Plain => false,
                     // Beyond 22 bits the sum of the product and the shifted zero point does not fit.
                     Records::Wide => m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away),
+                    Records::Biased => m.multiplier == 0 || m.shift < 0,
                     // Smaller multipliers would need more bits of the sums.
                     Records::Products => {
                         m.multiplier == 0 || (m.multiplier >= 1 << 30 && (-18..=0).contains(&m.shift))
@@ -351,6 +363,10 @@ impl Requant {
             kinds.push(simple);
             if simple && kind == Records::Wide {
                 widen(record, columns().map(|(m, _)| m), lanes, out.zero_point);
+                continue;
+            }
+            if simple && kind == Records::Biased {
+                bias(record, columns(), lanes, out.zero_point);
                 continue;
             }
             if simple {
@@ -416,11 +432,25 @@ fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: u
         (record[2 * at], record[2 * at + 1]) = (value as i32, (value >> 32) as i32);
     };
     for (i, m) in columns.enumerate() {
-        let right = i64::from((-m.shift).clamp(1, 22));
+        let right = i64::from((-m.shift).clamp(1, 31));
         let half = i % 2 * (lanes / 2) + i / 2;
         set(half, i64::from(m.multiplier));
         set(lanes + half, (1 << 30) + (1 << (30 + right)) + (i64::from(zero_point) << (31 + right)));
         set(2 * lanes + half, if i % 2 == 0 { 31 + right } else { right - 1 });
+    }
+}
+
+/// Writes a biased record.
+fn bias(record: &mut [i32], columns: impl Iterator<Item = (Multiplier, bool)> + Clone, lanes: usize, zero_point: i32) {
+    widen(record, columns.clone().map(|(m, _)| m), lanes, 0);
+    for (i, (m, away)) in columns.enumerate() {
+        let half = i % 2 * (lanes / 2) + i / 2;
+        // The upper half of the addend.
+        let addend = &mut record[2 * (lanes + half) + 1];
+        *addend = addend.wrapping_add(i32::MIN);
+        let right = (-m.shift).clamp(1, 31).cast_unsigned();
+        record[6 * lanes + i] = zero_point.wrapping_sub(1i32.wrapping_shl(32 - right));
+        record[7 * lanes + i] = if away { i32::MIN } else { 0 };
     }
 }
 

@@ -157,7 +157,7 @@ impl PackedI8 {
         let mut bias = AlignedVec::<i32>::zeroed(product("packed bias", &[p.groups, panels.padded()])?)?;
         let flip = if p.weight_quant.flip(false) { 0x80 } else { 0 };
         let weight_zero = p.weight_quant.zero_in(false);
-        let input_zero = p.input.zero_in(kernels.unsigned);
+        let input_zero = p.input.zero_in(kernels.is_unsigned(p.input));
         for c in 0..count {
             let (group, column) = (c / p.columns, c % p.columns);
             let weights = &p.weights[c * k..(c + 1) * k];
@@ -303,11 +303,12 @@ impl TileKernel<u8> for View<'_> {
             segments: p.segments,
             len: p.read,
             counted: p.len,
-            flip: p.input.flip(p.kernels.unsigned),
+            flip: p.input.flip(p.kernels.is_unsigned(p.input)),
+            signed: p.input.signed,
             packed: p.data.as_slice()[first * k..(first + width) * k].as_ptr(),
             bias: p.bias.as_slice()[first..first + width].as_ptr(),
             weight_zero: p.weight_zero,
-            input_zero: p.input.zero_in(p.kernels.unsigned),
+            input_zero: p.input.zero_in(p.kernels.is_unsigned(p.input)),
             out,
             out_stride: self.out_stride,
             columns: panel.columns,

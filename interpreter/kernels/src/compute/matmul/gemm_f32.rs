@@ -247,7 +247,7 @@ kernels!(SIMD128, simd128, Simd128, #[target_feature(enable = "simd128")] {
 });
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, avx2, Avx2, #[target_feature(enable = "avx2,fma")] {
-    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6], 3: [1 2 3 4],
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6],
 });
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512, avx512, Avx512, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")] {

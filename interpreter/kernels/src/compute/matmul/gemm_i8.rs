@@ -1,7 +1,9 @@
 //! Micro-kernels of 8-bit products.
 
+use std::mem::MaybeUninit;
+
 use crate::compute::base::isa::{Bytes, Isa};
-use crate::compute::base::requant::{FloatPart, Records, RequantPart};
+use crate::compute::base::requant::{ByteQuant, FloatPart, Records, RequantPart};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::matmul::gemm_f32::MIN_NARROW;
 use crate::compute::matmul::gemm_f32::{MAX_CHAINS, chains};
@@ -13,7 +15,7 @@ use crate::compute::simd::int8::Simd128Pairs;
 use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
 #[cfg(target_arch = "aarch64")]
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
-use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
+use crate::compute::simd::int8::{Portable8, Product8, Widen, first_bytes};
 
 /// A panel as an operand of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or
 /// unchanged.
@@ -25,6 +27,8 @@ pub(crate) struct PanelI8 {
     pub(crate) counted: usize,
     /// Whether to flip the top bits of activations, which converts them to the domain of the kernel.
     pub(crate) flip: bool,
+    /// Whether activations are signed.
+    pub(crate) signed: bool,
     /// For each segment, for each group of elements (missing ones are zero): `[column][depth]`.
     pub(crate) packed: *const i8,
     /// One element per column of the panel, with the contribution of the activations' zero point.
@@ -60,12 +64,14 @@ pub(crate) struct Kernels {
     /// Columns per vector.
     pub(crate) lanes: usize,
     /// Whether activations must be unsigned.
-    pub(crate) unsigned: bool,
+    unsigned: bool,
     /// The kind of records of requantization.
     pub(crate) records: Records,
     /// Elements of a group, and elements that are loaded at a time.
     pub(crate) depth: usize,
     pub(crate) step: usize,
+    /// Whether activations are widened with their own sign, rather than converted to a domain.
+    widened: bool,
     by_width: &'static [&'static [TileFn]],
 }
 
@@ -80,8 +86,10 @@ impl Kernels {
         let k = segments.saturating_mul(len);
         fn new<D: Product8<DEEP>, const DEEP: bool>(by_width: &'static [&'static [TileFn]]) -> Kernels {
             let (lanes, depth) = (D::LANES, D::DEPTH);
-            let step = depth * D::GROUPS;
-            Kernels { lanes, unsigned: D::UNSIGNED, records: D::RECORDS, depth, step, by_width }
+            // Vectors of activations are widened at a time.
+            let step = if D::WIDENED { 16 } else { depth * D::GROUPS };
+            let (unsigned, records, widened) = (D::UNSIGNED, D::RECORDS, D::WIDENED);
+            Kernels { lanes, unsigned, records, depth, step, widened, by_width }
         }
         match isa.bytes() {
             Bytes::Portable => new::<Portable8, false>(PORTABLE),
@@ -118,6 +126,11 @@ impl Kernels {
             #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
             Bytes::RelaxedDot => new::<RelaxedDot<1>, false>(RELAXED_DOT),
         }
+    }
+
+    /// Whether the activations of products are unsigned.
+    pub(crate) fn is_unsigned(&self, input: ByteQuant) -> bool {
+        if self.widened { !input.signed } else { self.unsigned }
     }
 
     /// Maximum number of vectors of a panel.
@@ -211,6 +224,96 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
         }
         if NV > 3 {
             finish::<D, DEEP, MR, NV, 3>(t, first, sums, more, &own);
+        }
+    }
+}
+
+/// Elements of each row that are widened at a time, and the maximum number that [`Widen::widen`] writes after them.
+const WORDS: usize = 256;
+const SLACK: usize = 16;
+
+/// Widened elements of `MR` rows.
+#[repr(align(32))]
+struct Words<const MR: usize>([[MaybeUninit<i16>; WORDS + SLACK]; MR]);
+
+/// As [`tile`], with activations that are widened first: the next [`WORDS`] elements of each row, from as many segments as
+/// they have. An odd segment is followed by an element whose weights are zero.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
+    t: &PanelI8,
+    rows: *const usize,
+    first: usize,
+) {
+    // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
+    unsafe {
+        let mut words = Words::<MR>([[MaybeUninit::uninit(); WORDS + SLACK]; MR]);
+        let mut acc = [[D::start(); NV]; MR];
+        let mut packed = t.packed;
+        let flip = D::flip(t.flip);
+        let (mut segment, mut at) = (0, 0);
+        // Elements that have no weights do not count.
+        let summed = t.weight_zero != 0 && t.counted == t.len;
+        let mut own = [0i32; MR];
+        while segment < t.segments {
+            let mut n = 0;
+            while segment < t.segments && n < WORDS {
+                let count = (t.len - at).min(WORDS - n);
+                let to = words.0.as_mut_ptr().cast::<i16>().add(n);
+                D::widen((rows.add(segment * MR), MR), (at, count), t.signed, (to, WORDS + SLACK));
+                n += count.next_multiple_of(D::DEPTH);
+                at += count;
+                if at == t.len {
+                    (segment, at) = (segment + 1, 0);
+                }
+            }
+            if summed {
+                D::add_sums(words.0.as_mut_ptr().cast(), WORDS + SLACK, n, &mut own);
+            }
+            let mut from = words.0.as_ptr().cast::<i16>();
+            let mut left = n / D::DEPTH;
+            while left >= 2 {
+                pairs::<D, MR, NV>(&mut acc, from, flip, packed);
+                pairs::<D, MR, NV>(&mut acc, from.add(D::DEPTH), flip, packed.add(NV * D::LANES * D::DEPTH));
+                packed = packed.add(2 * NV * D::LANES * D::DEPTH);
+                from = from.add(2 * D::DEPTH);
+                left -= 2;
+            }
+            if left > 0 {
+                pairs::<D, MR, NV>(&mut acc, from, flip, packed);
+                packed = packed.add(NV * D::LANES * D::DEPTH);
+            }
+        }
+        if t.weight_zero != 0 {
+            for i in 0..MR {
+                own[i] = if summed { correction(t, own[i]) } else { row_part::<D, false, MR>(t, rows, i) };
+            }
+        }
+        finish::<D, false, MR, NV, 0>(t, first, &acc, None, &own);
+        if NV > 1 {
+            finish::<D, false, MR, NV, 1>(t, first, &acc, None, &own);
+        }
+    }
+}
+
+/// Multiplies the elements of each row at `from` by weights of each column.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(
+    acc: &mut [[D::Sums; NV]; MR],
+    from: *const i16,
+    flip: D::Flip,
+    packed: *const i8,
+) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let b = columns::<D, false, NV>(packed);
+        for i in 0..MR {
+            let a = from.add(i * (WORDS + SLACK)).cast();
+            let a = D::a([a, a], flip);
+            for j in 0..NV {
+                acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
+            }
         }
     }
 }
@@ -387,25 +490,32 @@ unsafe fn row_part<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
     // SAFETY: the row's segments have `len` elements each (see `PanelI8`).
     unsafe {
         let flip = if t.flip { 0x80 } else { 0 };
+        let unsigned = if D::WIDENED { !t.signed } else { D::UNSIGNED };
         let mut sum = 0i32;
         for s in 0..t.segments {
             for &x in segment(*rows.add(s * MR + i), t.counted) {
                 let x = x ^ flip;
-                sum = sum.wrapping_add(if D::UNSIGNED { i32::from(x) } else { i32::from(x as i8) });
+                sum = sum.wrapping_add(if unsigned { i32::from(x) } else { i32::from(x as i8) });
             }
         }
-        let elements = (t.segments * t.counted) as i32;
-        t.weight_zero.wrapping_mul(t.input_zero.wrapping_mul(elements).wrapping_sub(sum))
+        correction(t, sum)
     }
+}
+
+/// The correction of the sums of a row whose activations have this sum.
+#[inline(always)]
+fn correction(t: &PanelI8, sum: i32) -> i32 {
+    let elements = (t.segments * t.counted) as i32;
+    t.weight_zero.wrapping_mul(t.input_zero.wrapping_mul(elements).wrapping_sub(sum))
 }
 
 /// Defines the micro-kernels of one instruction set: for each number of vectors, the numbers of rows.
 macro_rules! kernels {
-    ($table:ident, $name:ident, $dot:ty, $deep:literal, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
+    ($table:ident, $name:ident, $tile:ident[$($of:tt)*], $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
         $(#[$attr])?
         unsafe fn $name<const MR: usize, const NV: usize>(t: &PanelI8, rows: *const usize, first: usize) {
             // SAFETY: the caller meets the contract of this function.
-            unsafe { tile::<$dot, $deep, MR, NV>(t, rows, first) }
+            unsafe { $tile::<$($of)*, MR, NV>(t, rows, first) }
         }
 
         static $table: &[&[TileFn]] = &[$(&[$($name::<$mr, $nv>),*]),*];
@@ -413,47 +523,49 @@ macro_rules! kernels {
 }
 
 // As in single precision; with products of pairs each vector of sums takes several registers.
-kernels!(PORTABLE, portable, Portable8, false, { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(PORTABLE, portable, tile[Portable8, false], { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
-kernels!(SSE41, sse41, Sse41Pairs<1>, false, #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(SSE41, sse41, tile[Sse41Pairs<1>, false], #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX2, avx2, Avx2Pairs, false, #[target_feature(enable = "avx2")] { 1: [1 2 3 4 5], 2: [1 2 3], });
+kernels!(AVX2, avx2, tile_of_words[Avx2Pairs], #[target_feature(enable = "avx2")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5],
+});
 #[cfg(target_arch = "x86_64")]
-kernels!(AVX_VNNI, avx_vnni, AvxVnni, false, #[target_feature(enable = "avx2,avxvnni")] {
+kernels!(AVX_VNNI, avx_vnni, tile[AvxVnni, false], #[target_feature(enable = "avx2,avxvnni")] {
     1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI_VL, vnni_vl, VnniVl, false, #[target_feature(enable = "avx2,avx512f,avx512vl,avx512vnni")] {
+kernels!(VNNI_VL, vnni_vl, tile[VnniVl, false], #[target_feature(enable = "avx2,avx512f,avx512vl,avx512vnni")] {
     1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
 });
 #[cfg(target_arch = "aarch64")]
-kernels!(NEON, neon, NeonWiden<1>, false, #[target_feature(enable = "neon")] { 1: [1 2 3 4 5], });
+kernels!(NEON, neon, tile[NeonWiden<1>, false], #[target_feature(enable = "neon")] { 1: [1 2 3 4 5], });
 #[cfg(target_arch = "aarch64")]
-kernels!(NEON_DOT, neon_dot, NeonDot<1>, false, #[target_feature(enable = "neon,dotprod")] {
+kernels!(NEON_DOT, neon_dot, tile[NeonDot<1>, false], #[target_feature(enable = "neon,dotprod")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4 5],
 });
 #[cfg(target_arch = "aarch64")]
-kernels!(NEON_I8MM, neon_i8mm, NeonMatrix, false, #[target_feature(enable = "neon,dotprod,i8mm")] {
+kernels!(NEON_I8MM, neon_i8mm, tile[NeonMatrix, false], #[target_feature(enable = "neon,dotprod,i8mm")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4],
 });
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-kernels!(SIMD128, simd128, Simd128Pairs<1>, false, #[target_feature(enable = "simd128")] { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(SIMD128, simd128, tile[Simd128Pairs<1>, false], #[target_feature(enable = "simd128")] { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-kernels!(RELAXED_DOT, relaxed_dot, RelaxedDot<1>, false, #[target_feature(enable = "simd128,relaxed-simd")] {
+kernels!(RELAXED_DOT, relaxed_dot, tile[RelaxedDot<1>, false], #[target_feature(enable = "simd128,relaxed-simd")] {
     1: [1 2 3 4], 2: [1 2 3 4],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI, vnni, Vnni, false, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+kernels!(VNNI, vnni, tile[Vnni, false], #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],
     2: [1 2 3 4 5 6 7 8 9 10],
     3: [1 2 3 4 5 6 7 8],
     4: [1 2 3 4 5 6],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI_DEEP, vnni_deep, Vnni, true, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+kernels!(VNNI_DEEP, vnni_deep, tile[Vnni, true], #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],
 });
 #[cfg(target_arch = "x86_64")]
-kernels!(VNNI_VL_DEEP, vnni_vl_deep, VnniVl, true, #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+kernels!(VNNI_VL_DEEP, vnni_vl_deep, tile[VnniVl, true], #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
     1: [1 2 3 4 5 6 7 8 9 10],
 });

@@ -87,6 +87,8 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
     const GROUPS: usize = 1;
     /// Rows that share an accumulator: 1 or 2.
     const ROWS: usize = 1;
+    /// Whether [`Product8::a`] loads activations that [`Widen`] has widened; all other properties are then the default ones.
+    const WIDENED: bool = false;
 
     unsafe fn start() -> Self::Sums;
     /// Loads `DEPTH * GROUPS` bytes at each address. Only the first one counts if `ROWS` is 1.
@@ -145,6 +147,49 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
     }
 }
 
+/// Products of pairs of 16 bits, whose activations are widened once for all columns of a tile.
+///
+/// # Safety
+/// As for [`Dot8`].
+#[allow(dead_code, reason = "other targets have products of bytes")]
+pub(crate) trait Widen: Product8 {
+    /// Widens `n` bytes of each of several rows, from byte `at` on, and writes each row's `stride` values after the previous
+    /// row's. Up to 16 values after `n` may be written; the first of these is always initialized. The addresses of rows have an
+    /// exposed provenance.
+    unsafe fn widen(
+        rows: (*const usize, usize),
+        bytes: (usize, usize),
+        signed: bool,
+        to: (*mut i16, usize),
+    );
+    /// Adds the sum of the first `n` values of each of several rows, which are `stride` apart, to an element of `sums`. The
+    /// values after them, up to a multiple of 16, are overwritten.
+    unsafe fn add_sums(from: *mut i16, stride: usize, n: usize, sums: &mut [i32]);
+}
+
+/// Activations of two rows of a window, widened to 16 bits and interleaved, for [`Dot8::dot_pairs`].
+///
+/// # Safety
+/// As for [`Dot8`].
+#[allow(dead_code, reason = "other targets have products of bytes")]
+pub(crate) trait TwoRows: Product8 {
+    /// Loads the first `n` bytes of each row, at most `LANES`.
+    unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> Self::I;
+    /// As [`TwoRows::two_rows`], for one row; the values of the other one are unspecified.
+    unsafe fn one_row<const SIGNED: bool>(a: *const u8, n: usize) -> Self::I;
+    /// Runs a task in a function of its own: one large function for all tasks would allocate registers worse.
+    unsafe fn call<T: TwoRowsTask>(task: T);
+}
+
+/// A task of [`TwoRows::call`].
+pub(crate) trait TwoRowsTask {
+    /// Runs the task. Implementations must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `D`.
+    unsafe fn run<D: TwoRows>(self);
+}
+
 /// A task that is compiled for every instruction set.
 pub(crate) trait Dot8Task {
     /// Runs the task. Implementations must be `#[inline(always)]`.
@@ -164,7 +209,7 @@ pub(crate) fn dispatch<T: Dot8Task>(isa: Isa, task: T) {
         Bytes::Sse41 => unsafe { sse::sse41(task) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
-        Bytes::Avx2 => unsafe { x86::avx2(task) },
+        Bytes::Avx2 => unsafe { avx2::avx2(task) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
         Bytes::AvxVnni => unsafe { vnni256::avxvnni(task) },
@@ -173,7 +218,7 @@ pub(crate) fn dispatch<T: Dot8Task>(isa: Isa, task: T) {
         Bytes::VnniVl => unsafe { vnni256::vl(task) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
-        Bytes::Vnni => unsafe { x86::vnni(task) },
+        Bytes::Vnni => unsafe { vnni::vnni(task) },
         #[cfg(target_arch = "aarch64")]
         // SAFETY: see above.
         Bytes::Neon => unsafe { neon::plain(task) },
@@ -461,12 +506,17 @@ pub(crate) use relaxed::RelaxedDot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use sse::Sse41Pairs;
 #[cfg(target_arch = "x86_64")]
-pub(crate) use vnni256::{AvxVnni, VnniVl};
+pub(crate) use {
+    avx2::Avx2Pairs,
+    vnni::{Vnni, scaled},
+    vnni256::{AvxVnni, VnniVl},
+};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub(crate) use wasm::Simd128Pairs;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2Pairs, Vnni, scaled};
 
+#[cfg(target_arch = "x86_64")]
+#[path = "int8_avx2.rs"]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[path = "int8_deep.rs"]
 mod deep;
@@ -483,14 +533,14 @@ mod relaxed;
 #[path = "int8_sse.rs"]
 mod sse;
 #[cfg(target_arch = "x86_64")]
+#[path = "int8_vnni.rs"]
+mod vnni;
+#[cfg(target_arch = "x86_64")]
 #[path = "int8_vnni256.rs"]
 mod vnni256;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 #[path = "int8_wasm.rs"]
 mod wasm;
-#[cfg(target_arch = "x86_64")]
-#[path = "int8_x86.rs"]
-mod x86;
 
 #[cfg(test)]
 mod tests {

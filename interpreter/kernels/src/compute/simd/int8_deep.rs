@@ -74,6 +74,10 @@ impl Product8<true> for VnniVl {
         columns(p: *const i8) -> __m512i = _mm512_loadu_si512(p.cast());
         row(sums: __m512i, _row: usize) -> __m256i =
             _mm512_cvtepi64_epi32(_mm512_add_epi32(sums, _mm512_srli_epi64::<32>(sums)));
+        requant_rows(sums: &[__m256i], q: &RequantPart, at: usize, out: *mut u8, stride: usize, n: usize) =
+            <Self as Product8>::requant_rows(sums, q, at, out, stride, n);
+        float_rows(sums: &[__m256i], f: &FloatPart, at: usize, out: *mut f32, stride: usize, n: usize) =
+            <Self as Product8>::float_rows(sums, f, at, out, stride, n);
     }
 
     #[inline(always)]

@@ -3,8 +3,9 @@
 
 use std::arch::x86_64::*;
 
+use super::avx2::{float_rows, requant_rows};
 use super::{Avx2Pairs, Dot8, Dot8Task, Product8};
-use crate::compute::base::requant::RequantPart;
+use crate::compute::base::requant::{FloatPart, Records, RequantPart};
 use crate::compute::simd::intrinsics;
 
 /// # Safety
@@ -64,6 +65,7 @@ macro_rules! vnni {
             type I = __m256i;
             const LANES: usize = 8;
             const UNSIGNED: bool = true;
+            const RECORDS: Records = Avx2Pairs::RECORDS;
 
             intrinsics! {
                 zero() -> __m256i = _mm256_setzero_si256();
@@ -103,6 +105,10 @@ macro_rules! vnni {
                     _mm256_xor_si256(_mm256_set1_epi32(rows[0].cast::<i32>().read_unaligned()), flip);
                 columns(p: *const i8) -> __m256i = Self::b(p);
                 row(sums: __m256i, _row: usize) -> __m256i = sums;
+                requant_rows(sums: &[__m256i], q: &RequantPart, at: usize, out: *mut u8, stride: usize, n: usize) =
+                    requant_rows(sums, q, at, out, stride, n);
+                float_rows(sums: &[__m256i], f: &FloatPart, at: usize, out: *mut f32, stride: usize, n: usize) =
+                    float_rows(sums, f, at, out, stride, n);
             }
 
             #[inline(always)]

@@ -18,6 +18,7 @@ use crate::compute::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::windows::{
+    depthwise_i8_pairs::{self as pairs, Pairs},
     depthwise_i8_row as row, depthwise_i8_wide as packed, depthwise_i8_x86 as x86,
 };
 
@@ -26,7 +27,7 @@ pub struct DepthwiseI8 {
     isa: Isa,
     filter: DepthwiseFilter,
     lanes: usize,
-    /// The first vectors, whose weights, bias and factors are in `wide` instead.
+    /// The first vectors, whose weights, bias and factors are in `wide` or `pairs` instead.
     skip: usize,
     /// For each other vector of channels, for each four rows of the window, for each column: `[channel][4]`.
     packed: AlignedVec<i8>,
@@ -43,6 +44,8 @@ pub struct DepthwiseI8 {
     /// Blocks of 64 channels.
     #[cfg(target_arch = "x86_64")]
     wide: Option<packed::Wide>,
+    #[cfg(target_arch = "x86_64")]
+    pairs: Option<Pairs>,
 }
 
 impl DepthwiseI8 {
@@ -89,7 +92,12 @@ impl DepthwiseI8 {
             *one = i8::from(i / (lanes * 4) * 4 + i % 4 < height);
         }
         // Σ (w - w0)(a - a0) = Σ w·a - a0·Σ w - w0·Σ a + taps·a0·w0
-        let (a0, w0) = (input.zero_in(unsigned), weight_quant.zero_in(false));
+        let (mut a0, w0) = (input.zero_in(unsigned), weight_quant.zero_in(false));
+        #[cfg(target_arch = "x86_64")]
+        if pairs::is_for(isa) {
+            // Pairs are widened with their own sign.
+            a0 = input.zero_point;
+        }
         let both = a0.wrapping_mul(w0).wrapping_mul(taps as i32);
         for (c, own) in own.as_mut_slice().iter_mut().enumerate().take(channels) {
             let sum = own.wrapping_mul(a0);
@@ -101,20 +109,29 @@ impl DepthwiseI8 {
         let padding = channels;
         let mut blank = AlignedVec::zeroed(padding)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
+        // Σ (w - w0)(a - a0) = Σ (w - w0)·a - a0·Σ (w - w0), and `own` has the last term.
+        #[cfg(target_arch = "x86_64")]
+        let weight = |row: usize, column: usize, c: usize| {
+            let byte = weights[(row * width + column) * channels + c];
+            i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
+        };
         #[cfg(target_arch = "x86_64")]
         let wide = match (isa.bytes(), packed::Order::best(geo)) {
             (Bytes::Vnni, Some(order)) => {
-                let weight = |row: usize, column: usize, c: usize| {
-                    let byte = weights[(row * width + column) * channels + c];
-                    i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
-                };
-                // Σ (w - w0)(a - a0) = Σ (w - w0)·a - a0·Σ (w - w0), and `own` has the last term.
                 packed::Wide::pack(order, &filter, weight, own.as_slice(), &output)?
             }
             _ => None,
         };
         #[cfg(target_arch = "x86_64")]
-        let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors));
+        let pairs = match pairs::is_for(isa) {
+            true => Some(Pairs::pack(&filter, weight, own.as_slice(), input.signed, &output)?),
+            false => None,
+        };
+        #[cfg(target_arch = "x86_64")]
+        let skip = match pairs {
+            Some(_) => vectors,
+            None => wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors)),
+        };
         #[cfg(not(target_arch = "x86_64"))]
         let skip = 0;
         let first = skip * lanes;
@@ -134,6 +151,8 @@ impl DepthwiseI8 {
         Ok(Self {
             #[cfg(target_arch = "x86_64")]
             wide,
+            #[cfg(target_arch = "x86_64")]
+            pairs,
             isa,
             filter,
             lanes,
@@ -195,6 +214,13 @@ impl DepthwiseI8 {
         par.run(rows.div_ceil(per_task) * parts, &|task| {
             let (block, part) = (task / parts, task % parts);
             let rows = block * per_task..((block + 1) * per_task).min(rows);
+            #[cfg(target_arch = "x86_64")]
+            if let Some(pairs) = &self.pairs {
+                let (blank, vectors) = (self.blank.as_slice(), pairs.part(part, parts));
+                // SAFETY: `pairs` exists only if the processor has the instructions (`pack`). Lengths and geometry are
+                // checked. Rows and channels of tasks are disjoint.
+                return unsafe { pairs.run(geo, input, blank, shared, rows, vectors) };
+            }
             let vectors = (part * step).min(vectors)..((part + 1) * step).min(vectors);
             #[cfg(target_arch = "x86_64")]
             let vectors = self.run_blocks(geo, input, shared, rows.clone(), vectors);
@@ -521,7 +547,8 @@ mod tests {
                 let conv =
                     DepthwiseI8::pack(isa, filter, &geo, &weights, quant, None, quant, output).unwrap();
                 let blocked = if isa.name() == "avx512vnni" { blocked } else { 0 };
-                let left = (channels - blocked).div_ceil(conv.lanes) * conv.lanes;
+                let paired = isa.name() == "avx2";
+                let left = if paired { 0 } else { channels - blocked }.next_multiple_of(conv.lanes);
                 assert_eq!(conv.packed.as_slice().len(), left * 3 * 4, "{} {channels}", isa.name());
                 assert_eq!(conv.bias.as_slice().len(), left);
                 let (input, mut out) = (vec![7; 25 * channels], vec![0; geo.pixels().unwrap() * channels]);

@@ -3,6 +3,8 @@
 pub(super) mod depthwise;
 pub(super) mod depthwise_i8;
 #[cfg(target_arch = "x86_64")]
+mod depthwise_i8_pairs;
+#[cfg(target_arch = "x86_64")]
 mod depthwise_i8_row;
 #[cfg(target_arch = "x86_64")]
 mod depthwise_i8_wide;

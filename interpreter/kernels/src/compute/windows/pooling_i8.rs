@@ -102,7 +102,7 @@ impl SimdTask for RowsTask<'_> {
                 let kx = if columns.contains(&x) { 0..geo.window[1] } else { geo.taps(1, x0) };
                 let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
                 let input = &self.input[(line * geo.input[1] + column) * channels..];
-                Windows { input, down, across, taps: [ky.len(), kx.len()], limits }.run(self.kind, out);
+                Windows { input, down, across, taps: [ky.len(), kx.len()], limits }.run::<S>(self.kind, out);
                 (rest, x) = (after, x + pixels);
             }
             y += 1;
@@ -143,14 +143,15 @@ struct Windows<'a> {
 
 impl Windows<'_> {
     #[inline(always)]
-    fn run(&self, kind: Pool, out: &mut [u8]) {
+    fn run<S: Simd>(&self, kind: Pool, out: &mut [u8]) {
         // Few channels are computed together with the bytes after them, if the input has enough.
         let mut block = [0; SHORT];
         let short = out.len() < SHORT && self.has(SHORT);
         let to = if short { &mut block } else { &mut *out };
+        // Longer blocks than vectors would be in memory.
         match to.len() {
-            64.. => self.pool::<64>(kind, to),
-            32.. => self.pool::<32>(kind, to),
+            64.. if S::LANES >= 16 => self.pool::<64>(kind, to),
+            32.. if S::LANES >= 8 => self.pool::<32>(kind, to),
             16.. => self.pool::<16>(kind, to),
             4.. => self.pool::<4>(kind, to),
             _ => self.pool::<1>(kind, to),

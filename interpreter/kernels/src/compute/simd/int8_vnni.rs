@@ -1,18 +1,11 @@
-//! [`Dot8`] with AVX2 and with AVX-512 VNNI.
+//! [`Dot8`] and [`Product8`] with AVX-512 VNNI.
 
 use std::arch::x86_64::*;
 
-use super::{Dot8, Dot8Task, Product8, first_bytes, store_first_bytes};
+use super::avx2::{FLIP, halves};
+use super::{Dot8, Dot8Task, Product8, store_first_bytes};
 use crate::compute::base::requant::{FloatPart, Records, RequantPart, record};
 use crate::compute::simd::intrinsics;
-
-/// # Safety
-/// The processor must have AVX2.
-#[target_feature(enable = "avx2")]
-pub(super) unsafe fn avx2<T: Dot8Task>(task: T) {
-    // SAFETY: the caller meets the contract of this function.
-    unsafe { task.run::<Avx2Pairs>() }
-}
 
 /// # Safety
 /// The processor must have AVX-512 F, BW, DQ, VL and VNNI.
@@ -22,43 +15,9 @@ pub(super) unsafe fn vnni<T: Dot8Task>(task: T) {
     unsafe { task.run::<Vnni>() }
 }
 
-/// Loaded from memory: if the compiler saw that all lanes are equal, it would flip in general-purpose registers, from
-/// where moves to vector registers are slow.
-static FLIP: [[u8; 64]; 2] = [[0; 64], [0x80; 64]];
-
-/// Eight columns; products are summed in pairs of 16-bit values, which cannot overflow.
-#[derive(Clone, Copy)]
-pub(crate) struct Avx2Pairs;
-
 /// Sixteen columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Vnni;
-
-/// The lower and the upper half of a vector.
-///
-/// # Safety
-/// None: SSE2 is part of the target.
-#[inline(always)]
-unsafe fn halves(x: __m128i) -> [u64; 2] {
-    // SAFETY: see above.
-    unsafe { [_mm_cvtsi128_si64(x) as u64, _mm_cvtsi128_si64(_mm_unpackhi_epi64(x, x)) as u64] }
-}
-
-/// Loads the first `n` bytes, at most 16.
-///
-/// # Safety
-/// `p` is valid for them.
-#[inline(always)]
-unsafe fn sixteen(p: *const u8, n: usize) -> __m128i {
-    // SAFETY: valid by the caller's contract; SSE2 is part of the target.
-    unsafe {
-        if n >= 16 {
-            return _mm_loadu_si128(p.cast());
-        }
-        let [low, high] = first_bytes(p, n);
-        _mm_set_epi64x(high.cast_signed(), low.cast_signed())
-    }
-}
 
 /// Loads the first `n` bytes, at most 32.
 ///
@@ -69,128 +28,6 @@ unsafe fn thirty_two(p: *const u8, n: usize) -> __m256i {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         if n >= 32 { _mm256_loadu_si256(p.cast()) } else { _mm256_maskz_loadu_epi8((1 << n) - 1, p.cast()) }
-    }
-}
-
-impl Dot8 for Avx2Pairs {
-    type Flip = __m128i;
-    /// Four columns in each half.
-    type B = (__m256i, __m256i);
-    type Q = (__m256i, __m256i);
-    /// Two partial sums per column, for four columns in each half.
-    type Acc = (__m256i, __m256i);
-    type I = __m256i;
-    const LANES: usize = 8;
-    const UNSIGNED: bool = false;
-
-    intrinsics! {
-        zero() -> (__m256i, __m256i) = (_mm256_setzero_si256(), _mm256_setzero_si256());
-        flip(flip: bool) -> __m128i = _mm_loadu_si128(FLIP[usize::from(flip)].as_ptr().cast());
-        b(p: *const i8) -> (__m256i, __m256i) = (
-            _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast())),
-            _mm256_cvtepi8_epi16(_mm_loadu_si128(p.add(16).cast())),
-        );
-        dot_each(acc: (__m256i, __m256i), q: (__m256i, __m256i), b: (__m256i, __m256i)) -> (__m256i, __m256i) = (
-            _mm256_add_epi32(acc.0, _mm256_madd_epi16(q.0, b.0)),
-            _mm256_add_epi32(acc.1, _mm256_madd_epi16(q.1, b.1)),
-        );
-        finish(acc: (__m256i, __m256i)) -> __m256i =
-            // Horizontal addition leaves columns 0 1 4 5 2 3 6 7.
-            _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(acc.0, acc.1));
-        load(p: *const i32) -> __m256i = _mm256_loadu_si256(p.cast());
-        splat(x: i32) -> __m256i = _mm256_set1_epi32(x);
-        add(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
-        mul(a: __m256i, b: __m256i) -> __m256i = _mm256_mullo_epi32(a, b);
-        and(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
-        shl(x: __m256i, by: u32) -> __m256i = _mm256_sll_epi32(x, _mm_cvtsi32_si128(by as i32));
-        sar(x: __m256i, by: u32) -> __m256i = _mm256_sra_epi32(x, _mm_cvtsi32_si128(by as i32));
-        dot_pairs(x: __m256i, y: __m256i) -> __m256i = _mm256_madd_epi16(x, y);
-        pairs(a: *const u8, b: *const u8, n: usize, flip: __m256i) -> [__m256i; 2] = {
-            let (a, b) = (_mm256_cvtepu8_epi16(sixteen(a, n)), _mm256_cvtepu8_epi16(sixteen(b, n)));
-            let (low, high) = (_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b));
-            [_mm256_xor_si256(low, flip), _mm256_xor_si256(high, flip)]
-        };
-        store_pairs(p: *mut u8, x: [__m256i; 2], zero_point: i16, bounds: [i16; 2], n: usize) = {
-            let y = _mm256_adds_epi16(_mm256_packs_epi32(x[0], x[1]), _mm256_set1_epi16(zero_point));
-            let y = _mm256_min_epi16(_mm256_max_epi16(y, _mm256_set1_epi16(bounds[0])), _mm256_set1_epi16(bounds[1]));
-            let y = _mm256_and_si256(y, _mm256_set1_epi16(0xFF));
-            let y = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi16(y, y));
-            let y = _mm256_castsi256_si128(y);
-            if n >= 16 {
-                _mm_storeu_si128(p.cast(), y);
-            } else {
-                store_first_bytes(p, halves(y), n);
-            }
-        };
-        requant(x: __m256i, q: &RequantPart, at: usize) -> __m256i = {
-            let record = q.records.add(at * record(Self::RECORDS));
-            let value = |i: usize| Self::load(record.add(i * Self::LANES));
-            let x = _mm256_sllv_epi32(x, value(1));
-            let m = value(0);
-            let half = _mm256_set1_epi64x(1 << 30);
-            let even = _mm256_add_epi64(_mm256_mul_epi32(x, m), half);
-            let odd = _mm256_mul_epi32(_mm256_srli_epi64::<32>(x), _mm256_srli_epi64::<32>(m));
-            let odd = _mm256_add_epi64(odd, half);
-            // Bits 31 to 62 of each product.
-            let high = _mm256_blend_epi32::<0b1010_1010>(
-                _mm256_srli_epi64::<31>(even),
-                _mm256_slli_epi64::<1>(odd),
-            );
-            let right = value(2);
-            // 2^(right - 1), and 0 for no shift: a shift by -1 gives 0.
-            let half = _mm256_sllv_epi32(Self::splat(1), _mm256_sub_epi32(right, Self::splat(1)));
-            let shifted = _mm256_cmpgt_epi32(right, _mm256_setzero_si256());
-            let away = _mm256_and_si256(_mm256_srai_epi32::<31>(high), value(3));
-            let half = _mm256_add_epi32(half, _mm256_and_si256(away, shifted));
-            let y = _mm256_srav_epi32(_mm256_add_epi32(high, half), right);
-            let y = _mm256_add_epi32(y, Self::splat(q.zero_point));
-            _mm256_min_epi32(_mm256_max_epi32(y, Self::splat(q.low)), Self::splat(q.high))
-        };
-    }
-
-    #[inline(always)]
-    unsafe fn quads(rows: [*const u8; 4], n: usize, flip: __m128i) -> (__m256i, __m256i) {
-        // SAFETY: AVX2 exists and the pointers are valid for `n` bytes by the trait's contract.
-        unsafe {
-            let mut r = [_mm_setzero_si128(); 4];
-            for (r, p) in r.iter_mut().zip(rows) {
-                *r = if n >= 8 {
-                    _mm_loadl_epi64(p.cast())
-                } else {
-                    _mm_cvtsi64_si128(first_bytes(p, n)[0].cast_signed())
-                };
-            }
-            let (a, b) = (_mm_unpacklo_epi8(r[0], r[1]), _mm_unpacklo_epi8(r[2], r[3]));
-            let (low, high) = (_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b));
-            (_mm256_cvtepi8_epi16(_mm_xor_si128(low, flip)), _mm256_cvtepi8_epi16(_mm_xor_si128(high, flip)))
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn store_bytes(p: *mut u8, x: __m256i, n: usize) {
-        // SAFETY: AVX2 exists and `p` is valid for `n` bytes by the trait's contract.
-        unsafe {
-            let low = _mm256_set1_epi32(0xFF);
-            let x = _mm256_and_si256(x, low);
-            let x = _mm256_packus_epi16(_mm256_packus_epi32(x, x), _mm256_setzero_si256());
-            let x = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 4, 0, 0, 0, 0, 0, 0));
-            let bytes = _mm_cvtsi128_si64(_mm256_castsi256_si128(x)).cast_unsigned();
-            if n >= 8 {
-                p.cast::<u64>().write_unaligned(bytes);
-            } else {
-                store_first_bytes(p, [bytes, 0], n);
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn store(p: *mut i32, x: __m256i, n: usize) {
-        // SAFETY: AVX2 exists and `p` is valid for `n` values by the trait's contract.
-        unsafe {
-            let mask =
-                _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-            _mm256_maskstore_epi32(p, mask, x);
-        }
     }
 }
 
@@ -312,33 +149,6 @@ impl Dot8 for Vnni {
     #[inline(always)]
     unsafe fn finish(acc: __m512i) -> __m512i {
         acc
-    }
-}
-
-impl Product8 for Avx2Pairs {
-    type A = __m256i;
-    type Cols = (__m256i, __m256i);
-    type Sums = (__m256i, __m256i);
-    const DEPTH: usize = 4;
-
-    intrinsics! {
-        start() -> (__m256i, __m256i) = Self::zero();
-        a(rows: [*const u8; 2], flip: __m128i) -> __m256i = {
-            let quad = _mm_set1_epi32(rows[0].cast::<i32>().read_unaligned());
-            _mm256_cvtepi8_epi16(_mm_xor_si128(quad, flip))
-        };
-        columns(p: *const i8) -> (__m256i, __m256i) = Self::b(p);
-        row(sums: (__m256i, __m256i), _row: usize) -> __m256i = Self::finish(sums);
-    }
-
-    #[inline(always)]
-    unsafe fn product<const G: usize>(
-        sums: (__m256i, __m256i),
-        a: __m256i,
-        columns: (__m256i, __m256i),
-    ) -> (__m256i, __m256i) {
-        // SAFETY: AVX2 exists by the trait's contract.
-        unsafe { Self::dot_each(sums, (a, a), columns) }
     }
 }
 

@@ -1,0 +1,334 @@
+//! DEPTHWISE_CONV_2D of bytes with products of pairs of 16 bits.
+//!
+//! The bytes of two rows of the window are interleaved and widened: each lane of a vector has two taps of a channel, whose
+//! products are added by one instruction. Neighbouring output pixels share these vectors.
+
+use std::hint::select_unpredictable;
+use std::ops::Range;
+
+use crate::compute::base::buffer::{AlignedVec, SharedMut};
+use crate::compute::base::error::{Result, product};
+use crate::compute::base::isa::{Bytes, Isa};
+use crate::compute::base::requant::{OutputQuant, Requant, RequantPart};
+use crate::compute::matmul::geometry::{ConvGeometry, DepthwiseFilter};
+use crate::compute::simd::int8::{Avx2Pairs, Dot8, TwoRows, TwoRowsTask};
+
+/// Number of neighbouring pixels that are computed at a time.
+const RUN: usize = 4;
+
+/// Packed operands.
+pub(super) struct Pairs {
+    channels: usize,
+    window: [usize; 2],
+    /// Whether activations are signed.
+    signed: bool,
+    lanes: usize,
+    /// Vectors of channels. With at least `lanes` channels, the last one overlaps the one before it if lanes would be empty.
+    vectors: usize,
+    /// For each vector, for each two rows of the window, for each column: `[channel][2]`.
+    weights: AlignedVec<i16>,
+    bias: AlignedVec<i32>,
+    requant: Requant,
+}
+
+/// Returns whether an instruction set computes windows with products of pairs.
+pub(super) fn is_for(isa: Isa) -> bool {
+    isa.bytes() == Bytes::Avx2
+}
+
+impl Pairs {
+    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`.
+    ///
+    /// # Errors
+    /// Fails if a multiplier is out of range, or memory cannot be allocated.
+    pub(super) fn pack(
+        filter: &DepthwiseFilter,
+        weight: impl Fn(usize, usize, usize) -> i32,
+        bias: &[i32],
+        signed: bool,
+        output: &OutputQuant<'_>,
+    ) -> Result<Self> {
+        let (channels, [height, width]) = (filter.channels, filter.window);
+        let (lanes, records) = (Avx2Pairs::LANES, Avx2Pairs::RECORDS);
+        let vectors = channels.div_ceil(lanes);
+        let channel = |i: usize| first_channel(i / lanes, lanes, channels) + i % lanes;
+        let pairs = height.div_ceil(2);
+        let padded = product("channels", &[vectors, lanes])?;
+        let mut weights = AlignedVec::<i16>::zeroed(product("weights", &[padded, pairs, width, 2])?)?;
+        for (i, to) in weights.as_mut_slice().iter_mut().enumerate() {
+            let (rest, row, lane) = (i / 2 / lanes, i % 2, i / 2 % lanes);
+            let (column, rest) = (rest % width, rest / width);
+            let (row, c) = (rest % pairs * 2 + row, channel(rest / pairs * lanes + lane));
+            if row < height && c < channels {
+                *to = weight(row, column, c) as i16;
+            }
+        }
+        let mut ordered = AlignedVec::zeroed(padded)?;
+        for (i, to) in ordered.as_mut_slice().iter_mut().enumerate() {
+            *to = bias.get(channel(i)).copied().unwrap_or(0);
+        }
+        let requant = Requant::ordered(output, (channels, padded), (lanes, records), |i| Some(channel(i)))?;
+        Ok(Self { channels, window: filter.window, signed, lanes, vectors, weights, bias: ordered, requant })
+    }
+
+    /// Convolves rows of the output, for some of the vectors.
+    ///
+    /// # Safety
+    /// The processor must have AVX2. Lengths and geometry must be checked: the input has all images, `blank` all channels,
+    /// and the output all pixels. No other thread may access these rows and channels of the output.
+    pub(super) unsafe fn run(
+        &self,
+        geo: &ConvGeometry,
+        input: &[u8],
+        blank: &[u8],
+        out: SharedMut<'_, u8>,
+        rows: Range<usize>,
+        vectors: Range<usize>,
+    ) {
+        let task = RowsTask { layer: self, geo, input, blank, out, rows, vectors };
+        // SAFETY: the caller meets the contract of these functions.
+        unsafe { if self.signed { avx2::<true>(task) } else { avx2::<false>(task) } }
+    }
+
+    /// The vectors of part `part` of `parts`. Vectors that overlap are in the same part.
+    pub(super) fn part(&self, part: usize, parts: usize) -> Range<usize> {
+        let whole = (self.channels / self.lanes).max(1);
+        let step = whole.div_ceil(parts);
+        let (start, end) = ((part * step).min(whole), ((part + 1) * step).min(whole));
+        start..if end == whole && start < end { self.vectors } else { end }
+    }
+}
+
+/// The first channel of a vector.
+fn first_channel(vector: usize, lanes: usize, channels: usize) -> usize {
+    (vector * lanes).min(channels.saturating_sub(lanes))
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn avx2<const SIGNED: bool>(task: RowsTask<'_>) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Avx2Pairs, SIGNED>() }
+}
+
+/// A range of output rows, for a range of vectors of channels.
+struct RowsTask<'a> {
+    layer: &'a Pairs,
+    geo: &'a ConvGeometry,
+    input: &'a [u8],
+    blank: &'a [u8],
+    out: SharedMut<'a, u8>,
+    rows: Range<usize>,
+    vectors: Range<usize>,
+}
+
+/// One output row, for one vector of channels.
+struct Row<'a> {
+    layer: &'a Pairs,
+    geo: &'a ConvGeometry,
+    /// First input row of the window.
+    y0: isize,
+    /// The image, beginning at the vector's first channel.
+    input: *const u8,
+    blank: *const u8,
+    weights: *const i16,
+    bias: *const i32,
+    requant: RequantPart,
+    out: *mut u8,
+    /// Number of existing channels of the vector.
+    channels: usize,
+}
+
+impl RowsTask<'_> {
+    #[inline(always)]
+    unsafe fn run<D: TwoRows, const SIGNED: bool>(self) {
+        let (layer, geo) = (self.layer, self.geo);
+        let [height, width] = layer.window;
+        let per_vector = height.div_ceil(2) * width * D::LANES * 2;
+        let inner = geo.interior(1);
+        for row in self.rows {
+            let (image, y) = (row / geo.output[0], row % geo.output[0]);
+            for v in self.vectors.clone() {
+                let first = first_channel(v, D::LANES, layer.channels);
+                let pixels = image * geo.input[0] * geo.input[1];
+                let r = Row {
+                    layer,
+                    geo,
+                    y0: geo.origin(0, y),
+                    input: self.input.as_ptr().wrapping_add(pixels * layer.channels + first),
+                    blank: self.blank.as_ptr().wrapping_add(first),
+                    weights: layer.weights.as_slice()[v * per_vector..(v + 1) * per_vector].as_ptr(),
+                    bias: layer.bias.as_slice()[v * D::LANES..(v + 1) * D::LANES].as_ptr(),
+                    requant: layer.requant.part(v * D::LANES, D::LANES),
+                    out: self.out.ptr(row * geo.output[1] * layer.channels + first),
+                    channels: (layer.channels - first).min(D::LANES),
+                };
+                macro_rules! pixels {
+                    ($width:literal, $stride:literal) => {
+                        match r.channels == D::LANES {
+                            true => D::call(Pixels::<$width, $stride, SIGNED, true>(&r, &inner)),
+                            false => D::call(Pixels::<$width, $stride, SIGNED, false>(&r, &inner)),
+                        }
+                    };
+                }
+                // SAFETY: the caller meets the contract of `Pairs::run`.
+                unsafe {
+                    match (width, geo.stride[1], geo.dilation[1]) {
+                        (3, 1, 1) => pixels!(3, 1),
+                        (3, 2, 1) => pixels!(3, 2),
+                        (5, 1, 1) => pixels!(5, 1),
+                        (5, 2, 1) => pixels!(5, 2),
+                        _ => pixels!(0, 1),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All pixels of a row, with `WIDTH` adjacent taps across and pixels `STRIDE` apart, or with any geometry if `WIDTH` is 0. No
+/// channel is missing if `FULL`. The last run may overlap the run before it.
+struct Pixels<'a, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool>(
+    &'a Row<'a>,
+    &'a Range<usize>,
+);
+
+impl<const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool> TwoRowsTask
+    for Pixels<'_, WIDTH, STRIDE, SIGNED, FULL>
+{
+    #[inline(always)]
+    unsafe fn run<D: TwoRows>(self) {
+        let Self(r, inner) = self;
+        let width = r.geo.output[1];
+        // SAFETY: the caller meets the contract of this function. Runs without checks of columns are in the interior.
+        unsafe {
+            if width < RUN {
+                for x in 0..width {
+                    run::<D, 0, 1, SIGNED, FULL, 1, true>(r, x);
+                }
+                return;
+            }
+            let mut x = 0;
+            while x < width {
+                let from = x.min(width - RUN);
+                if inner.start <= from && from + RUN <= inner.end {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, false>(r, from);
+                } else {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, true>(r, from);
+                }
+                x += RUN;
+            }
+        }
+    }
+}
+
+/// Computes `N` neighbouring pixels, beginning at `x`. With `EDGE`, columns may be outside of the input.
+#[inline(always)]
+unsafe fn run<
+    D: TwoRows,
+    const WIDTH: usize,
+    const STRIDE: usize,
+    const SIGNED: bool,
+    const FULL: bool,
+    const N: usize,
+    const EDGE: bool,
+>(
+    r: &Row<'_>,
+    x: usize,
+) {
+    let [height, width] = r.layer.window;
+    let per_pair = width * 2 * D::LANES;
+    // SAFETY: the caller meets the contract of these functions; weights and bias are those of the vector.
+    unsafe {
+        let mut acc = [D::load(r.bias); N];
+        let mut weights = r.weights;
+        for pair in 0..height / 2 {
+            taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, false>(r, x, pair * 2, weights, &mut acc);
+            weights = weights.add(per_pair);
+        }
+        if height % 2 == 1 {
+            taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, true>(r, x, height - 1, weights, &mut acc);
+        }
+        let pixel = r.layer.channels;
+        let channels = if FULL { D::LANES } else { r.channels };
+        D::requant_rows(&acc, &r.requant, 0, r.out.add(x * pixel), pixel, channels);
+    }
+}
+
+/// Adds the taps of two rows of the window, or, `ALONE`, of one.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
+unsafe fn taps<
+    D: TwoRows,
+    const WIDTH: usize,
+    const STRIDE: usize,
+    const SIGNED: bool,
+    const FULL: bool,
+    const N: usize,
+    const EDGE: bool,
+    const ALONE: bool,
+>(
+    r: &Row<'_>,
+    x: usize,
+    first: usize,
+    weights: *const i16,
+    acc: &mut [D::I; N],
+) {
+    let (geo, pixel) = (r.geo, r.layer.channels);
+    let (x0, line) = (geo.origin(1, x), geo.input[1]);
+    let channels = if FULL { D::LANES } else { r.channels };
+    let (mut base, mut mask) = ([r.blank; 2], [0; 2]);
+    for i in 0..if ALONE { 1 } else { 2 } {
+        let y = r.y0 + ((first + i) * geo.dilation[0]).cast_signed();
+        if y >= 0 && y.cast_unsigned() < geo.input[0] {
+            base[i] = r.input.wrapping_add(y.cast_unsigned() * line * pixel);
+            mask[i] = usize::MAX;
+        }
+    }
+    /// The bytes of a column of the input.
+    macro_rules! column {
+        ($at:expr) => {{
+            let at: isize = $at;
+            let offset = at.cast_unsigned().wrapping_mul(pixel);
+            let mut a = base[0].wrapping_add(offset & mask[0]);
+            let mut b = base[1].wrapping_add(offset & mask[1]);
+            if EDGE {
+                let inside = at.cast_unsigned() < line;
+                a = select_unpredictable(inside, a, r.blank);
+                b = select_unpredictable(inside, b, r.blank);
+            }
+            if ALONE { D::one_row::<SIGNED>(a, channels) } else { D::two_rows::<SIGNED>(a, b, channels) }
+        }};
+    }
+    // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding.
+    unsafe {
+        if WIDTH == 0 {
+            for tap in 0..r.layer.window[1] {
+                let w = D::load(weights.add(tap * 2 * D::LANES).cast());
+                for t in 0..N {
+                    let q = column!(x0 + (tap * geo.dilation[1] + t * geo.stride[1]).cast_signed());
+                    acc[t] = D::add(acc[t], D::dot_pairs(q, w));
+                }
+            }
+            return;
+        }
+        macro_rules! tap {
+            ($c:literal, $q:ident, $($k:literal)*) => { $(
+                let ahead = ($c as usize).wrapping_sub($k);
+                if $k < WIDTH && $c >= $k && ahead % STRIDE == 0 && ahead / STRIDE < N {
+                    let w = D::load(weights.add($k * 2 * D::LANES).cast());
+                    acc[ahead / STRIDE] = D::add(acc[ahead / STRIDE], D::dot_pairs($q, w));
+                }
+            )* };
+        }
+        // Not loops, whose indices could keep the sums in memory.
+        macro_rules! columns {
+            ($($c:literal)*) => { $(
+                if $c < (N - 1) * STRIDE + WIDTH {
+                    let q = column!(x0 + $c);
+                    tap!($c, q, 0 1 2 3 4);
+                }
+            )* };
+        }
+        columns!(0 1 2 3 4 5 6 7 8 9 10);
+    }
+}
