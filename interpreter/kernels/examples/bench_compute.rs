@@ -211,7 +211,7 @@ fn time_layer(
         return Ok((time, products));
     }
     let time = if oc == 0 {
-        let conv = DepthwiseF32::pack(isa, ic, [window, window], &weights, Some(&bias))?;
+        let conv = DepthwiseF32::pack(isa, [ic; 2], [window, window], &weights, Some(&bias))?;
         shortest(|| conv.run(&geo, &input, &mut output, Clamp::RELU6, pool))?
     } else if size == 0 {
         let gemm = GemmF32::pack(isa, (ic, oc), &weights, MatrixLayout::ColumnsContiguous, Some(&bias))?;

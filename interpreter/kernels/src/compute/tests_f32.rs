@@ -159,7 +159,13 @@ fn depthwise_convolutions_of_every_kind() {
         let channels = if rng.range(0, 4) == 0 { 1 } else { rng.range(1, 50) };
         let square = rng.range(1, 5);
         let window = if rng.range(0, 1) == 0 { [square, square] } else { [rng.range(1, 5), rng.range(1, 7)] };
-        let geo = random_geometry(&mut rng, channels, window);
+        // Several output channels may read each input channel.
+        let (inputs, channels) = match round % 4 {
+            0 => (1, channels),
+            1 => (channels.div_ceil(16), channels.div_ceil(16) * 16),
+            _ => (channels, channels),
+        };
+        let geo = random_geometry(&mut rng, inputs, window);
         let taps = window[0] * window[1];
         let input = rng.floats(geo.input_len().unwrap());
         let (weights, bias) = (rng.floats(taps * channels), rng.floats(channels));
@@ -170,12 +176,12 @@ fn depthwise_convolutions_of_every_kind() {
             height: window[0],
             width: window[1],
             in_channels: 1,
-            groups: channels,
+            groups: inputs,
         };
         let grouped: Vec<f32> = pairs(channels, taps).map(|(c, t)| weights[t * channels + c]).collect();
         let expected = naive_conv(&geo, &filter, &input, &grouped, &bias, clamp);
         for &isa in Isa::available() {
-            let conv = DepthwiseF32::pack(isa, channels, window, &weights, Some(&bias)).unwrap();
+            let conv = DepthwiseF32::pack(isa, [inputs, channels], window, &weights, Some(&bias)).unwrap();
             for par in [&pool as &dyn Parallel, &Serial] {
                 let mut out = vec![f32::NAN; expected.len()];
                 conv.run(&geo, &input, &mut out, clamp, par).unwrap();

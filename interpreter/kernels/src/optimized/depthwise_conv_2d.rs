@@ -66,8 +66,12 @@ fn float(
     };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let DepthwiseFilter { channels, window } = filter;
-    let pack = || DepthwiseF32::pack(Isa::best(), channels, window, weights, bias);
-    let conv = pack_shared(cx, &[channels], pack)?;
+    let inputs = channels / multiplier;
+    let repeatedly = DepthwiseF32::reads_repeatedly(Isa::best(), [inputs, channels]);
+    let (inputs, multiplier) = if repeatedly { (inputs, 1) } else { (channels, multiplier) };
+    let geo = ConvGeometry { in_channels: inputs, ..geo };
+    let pack = || DepthwiseF32::pack(Isa::best(), [inputs, channels], window, weights, bias);
+    let conv = pack_shared(cx, &[inputs, channels], pack)?;
     let spread = Spread::new::<f32>(cx, multiplier)?;
     let geo = geo.checked().map_err(compute_error)?;
     Ok(Some(Box::new(move |cx| {

@@ -147,7 +147,7 @@ pub(super) fn depthwise_conv_2d(
     let weights = cx.budget().collect(parts.weights.iter().map(|w| f32::from(w.cast_signed())))?;
     let isa = Isa::best();
     let DepthwiseFilter { channels, window } = filter;
-    let pack = || DepthwiseF32::pack(isa, channels, window, &weights, None);
+    let pack = || DepthwiseF32::pack(isa, [channels; 2], window, &weights, None);
     let conv = pack_shared(cx, &[channels], pack)?;
     let columns =
         SumScales::new(&parts.scales, vec![0; channels], parts.bias.as_deref()).map_err(compute_error)?;

@@ -157,14 +157,16 @@ impl Dot8Task for PairsTask<'_> {
         // SAFETY: the instructions exist by the caller's contract; scalar code requires none.
         unsafe {
             match self.op.formula {
+                Formula::ShortSum(f) if f.away => {
+                    let (zero_point, bounds) = (f.zero_point, f.bounds);
+                    let f = f.vectors::<D, true>();
+                    let f = Short::<D, _> { f, zero_point, bounds, flips, set: PhantomData };
+                    self.shape.blocks(self.part, self.operands, self.out, f);
+                }
                 Formula::ShortSum(f) => {
-                    let f = Short::<D, _> {
-                        f: f.vectors::<D>(),
-                        zero_point: f.zero_point,
-                        bounds: f.bounds,
-                        flips,
-                        set: PhantomData,
-                    };
+                    let (zero_point, bounds) = (f.zero_point, f.bounds);
+                    let f = f.vectors::<D, false>();
+                    let f = Short::<D, _> { f, zero_point, bounds, flips, set: PhantomData };
                     self.shape.blocks(self.part, self.operands, self.out, f);
                 }
                 Formula::ShortProduct(f) => {
@@ -347,7 +349,7 @@ impl Pairs for Product {
     }
 }
 
-/// `(a * x + b * y + bias) >> shift`, ties away from zero, with coefficients of 30 bits in two halves.
+/// `(a * x + b * y + bias) >> shift`, with coefficients of 30 bits in two halves.
 #[derive(Clone, Copy, Debug)]
 struct ShortSum {
     /// Upper and lower halves of the coefficients, the lower ones of `LOW` bits.
@@ -357,6 +359,8 @@ struct ShortSum {
     dropped: u32,
     bias: i32,
     shift: u32,
+    /// Whether ties round away from zero, rather than up. Most sums have no tie.
+    away: bool,
     zero_point: i16,
     bounds: [i16; 2],
 }
@@ -373,7 +377,9 @@ impl ShortSum {
         let base = ShortSum::exact(sum, factors, q);
         let changes = CHANGES.into_iter().flat_map(|a| CHANGES.map(|b| [a, b]));
         let changed = changes.flat_map(|change| NUDGES.map(|nudge| (change, nudge)));
-        changed.filter_map(move |(change, nudge)| base?.candidate(change, nudge))
+        let away = changed.filter_map(move |(change, nudge)| base?.candidate(change, nudge));
+        let up = |sum| ShortSum { away: false, ..sum };
+        base.and_then(|base| base.candidate([0; 2], 0)).map(up).into_iter().chain(away)
     }
 
     /// Coefficients, zero points and bits of the exact sum; `None` if a coefficient would not fit.
@@ -428,6 +434,7 @@ impl ExactSum {
             dropped: self.dropped,
             bias: i32::try_from(bias).ok()?,
             shift: self.shift,
+            away: true,
             zero_point: self.zero_point,
             bounds: self.bounds,
         })
@@ -436,9 +443,10 @@ impl ExactSum {
 
 /// A [`ShortSum`] in vectors.
 #[derive(Clone, Copy)]
-struct SumVectors<D: Dot8> {
+struct SumVectors<D: Dot8, const AWAY: bool> {
     high: D::I,
     low: D::I,
+    /// With half a unit of the shift, if ties round up.
     bias: D::I,
     half: D::I,
     dropped: u32,
@@ -449,14 +457,15 @@ impl ShortSum {
     /// # Safety
     /// The processor must have the instructions of `D`.
     #[inline(always)]
-    unsafe fn vectors<D: Dot8>(self) -> SumVectors<D> {
+    unsafe fn vectors<D: Dot8, const AWAY: bool>(self) -> SumVectors<D, AWAY> {
+        let half = 1 << (self.shift - 1);
         // SAFETY: the caller meets the contract of this function.
         unsafe {
             SumVectors {
                 high: D::splat(pair(self.high)),
                 low: D::splat(pair(self.low)),
-                bias: D::splat(self.bias),
-                half: D::splat(1 << (self.shift - 1)),
+                bias: D::splat(self.bias.wrapping_add(if AWAY { 0 } else { half })),
+                half: D::splat(half),
                 dropped: self.dropped,
                 shift: self.shift,
             }
@@ -464,7 +473,7 @@ impl ShortSum {
     }
 }
 
-impl<D: Dot8> Vectors<D> for SumVectors<D> {
+impl<D: Dot8, const AWAY: bool> Vectors<D> for SumVectors<D, AWAY> {
     #[inline(always)]
     unsafe fn apply(self, x: D::I) -> D::I {
         // SAFETY: the caller meets the contract of this function.
@@ -472,6 +481,9 @@ impl<D: Dot8> Vectors<D> for SumVectors<D> {
             let upper = D::shl(D::dot_pairs(x, self.high), LOW - self.dropped);
             let lower = D::sar(D::dot_pairs(x, self.low), self.dropped);
             let sum = D::add(D::add(upper, lower), self.bias);
+            if !AWAY {
+                return D::sar(sum, self.shift);
+            }
             D::sar(D::add(D::add(sum, self.half), D::sar(sum, 31)), self.shift)
         }
     }
@@ -485,7 +497,8 @@ impl Pairs for ShortSum {
         let lower = (a * self.low[0] + b * self.low[1]) >> self.dropped;
         // Intermediate sums wrap.
         let sum = upper.wrapping_add(lower).wrapping_add(self.bias);
-        let rounded = (sum + (1 << (self.shift - 1)) + (sum >> 31)) >> self.shift;
+        let away = if self.away { sum >> 31 } else { 0 };
+        let rounded = sum.wrapping_add(1 << (self.shift - 1)).wrapping_add(away) >> self.shift;
         let [low, high] = self.bounds.map(i32::from);
         (rounded + i32::from(self.zero_point)).max(low).min(high) as u8
     }

@@ -12,10 +12,13 @@ use crate::compute::matmul::geometry::{Checked, ConvGeometry};
 use crate::compute::simd::{Simd, SimdTask, dispatch, lanes};
 use crate::compute::threads::share::{serial_tasks, threads_for};
 
-/// DEPTHWISE_CONV_2D with a packed filter and fused bias and clamp. Output channel `c` reads input channel `c`.
+/// DEPTHWISE_CONV_2D with a packed filter and fused bias and clamp. Each input channel is read by the same number of
+/// neighbouring output channels: by one, or by all of a vector ([`DepthwiseF32::reads_repeatedly`]).
 pub struct DepthwiseF32 {
     isa: Isa,
     channels: usize,
+    /// Output channels per input channel.
+    multiplier: usize,
     window: [usize; 2],
     lanes: usize,
     /// For each vector of channels: its bias, then its weights, tap by tap. Missing channels are zero.
@@ -23,19 +26,31 @@ pub struct DepthwiseF32 {
 }
 
 impl DepthwiseF32 {
-    /// Packs a filter `[1, height, width, channels]`; `bias` is `[channels]`.
+    /// Whether the output channels of each vector read one input channel, for these numbers of input and output channels.
+    pub fn reads_repeatedly(isa: Isa, [inputs, channels]: [usize; 2]) -> bool {
+        let multiplier = channels.checked_div(inputs).unwrap_or(0);
+        multiplier > 1 && inputs * multiplier == channels && (inputs == 1 || multiplier % lanes(isa) == 0)
+    }
+
+    /// Packs a filter `[1, height, width, channels]`; `bias` is `[channels]`. Input channels are as many as output channels,
+    /// or fewer if [`DepthwiseF32::reads_repeatedly`] permits it.
     ///
     /// # Errors
-    /// Fails if lengths do not match or memory cannot be allocated.
+    /// Fails if lengths do not match, the numbers of channels are not supported, or memory cannot be allocated.
     pub fn pack(
         isa: Isa,
-        channels: usize,
+        [inputs, channels]: [usize; 2],
         window: [usize; 2],
         weights: &[f32],
         bias: Option<&[f32]>,
     ) -> Result<Self> {
         let taps = product("window", &window)?;
         check_len("weights", weights.len(), product("weights", &[taps, channels])?)?;
+        let repeatedly = Self::reads_repeatedly(isa, [inputs, channels]);
+        if inputs != channels && !repeatedly {
+            return Err(ComputeError::Range { what: "input channels" });
+        }
+        let multiplier = if repeatedly { channels / inputs } else { 1 };
         if let Some(bias) = bias {
             check_len("bias", bias.len(), channels)?;
         }
@@ -53,10 +68,10 @@ impl DepthwiseF32 {
                 to[..range.len()].copy_from_slice(&from[range.clone()]);
             }
         }
-        Ok(Self { isa, channels, window, lanes, packed })
+        Ok(Self { isa, channels, multiplier, window, lanes, packed })
     }
 
-    /// Convolves `input` `[batch, height, width, channels]` into `out` `[batch, height, width, channels]`. Needs no
+    /// Convolves `input` `[batch, height, width, input channels]` into `out` `[batch, height, width, channels]`. Needs no
     /// scratch.
     ///
     /// # Errors
@@ -87,7 +102,7 @@ impl DepthwiseF32 {
         if geo.window != self.window {
             return Err(ComputeError::Range { what: "window" });
         }
-        if geo.in_channels != self.channels {
+        if geo.in_channels.checked_mul(self.multiplier) != Some(self.channels) {
             return Err(ComputeError::Range { what: "input channels" });
         }
         let channels = self.channels;
@@ -164,7 +179,7 @@ impl SimdTask for RowsTask<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let (layer, geo) = (self.layer, self.geo);
-        let channels = layer.channels;
+        let (channels, inputs) = (layer.channels, geo.in_channels);
         let [kh, kw] = layer.window;
         let [out_h, out_w] = geo.output;
         let per_vector = (kh * kw + 1) * S::LANES;
@@ -185,14 +200,14 @@ impl SimdTask for RowsTask<'_> {
                 } else {
                     (y0 + (ky.start * geo.dilation[0]) as isize, x0 + (kx.start * geo.dilation[1]) as isize)
                 };
-                let at =
-                    ((image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize) * channels + first;
+                let pixel = (image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize;
+                let at = pixel * inputs + first / layer.multiplier;
                 let tap = (ky.start * kw + kx.start + 1) * S::LANES;
                 Span {
                     input: self.input.as_ptr().wrapping_add(at),
-                    down: geo.dilation[0] * geo.input[1] * channels,
-                    across: geo.dilation[1] * channels,
-                    next: geo.stride[1] * channels,
+                    down: geo.dilation[0] * geo.input[1] * inputs,
+                    across: geo.dilation[1] * inputs,
+                    next: geo.stride[1] * inputs,
                     taps: if empty { [0, 0] } else { [ky.len(), kx.len()] },
                     bias: packed.as_ptr(),
                     weights: packed.as_ptr().wrapping_add(tap),
@@ -217,16 +232,22 @@ impl SimdTask for RowsTask<'_> {
                         x = pixels.end;
                         let mut vectors = self.vectors.clone();
                         // Sums of few pixels depend on each other, so sums of other channels are computed in between.
-                        if pixels.len() < 4 {
+                        if pixels.len() < 4 && layer.multiplier == 1 {
                             while vectors.len() >= 4 && (vectors.start + 4) * S::LANES <= channels {
                                 for x in pixels.clone() {
                                     pixel::<S, 4>(&span(vectors.start, x..x + 1), per_vector);
                                 }
                                 vectors.start += 4;
                             }
+                            if vectors.len() >= 2 && (vectors.start + 2) * S::LANES <= channels {
+                                for x in pixels.clone() {
+                                    pixel::<S, 2>(&span(vectors.start, x..x + 1), per_vector);
+                                }
+                                vectors.start += 2;
+                            }
                         }
                         for v in vectors {
-                            any_span::<S, 0, 0>(span(v, pixels.clone()));
+                            any_span::<S, 0, 0>(layer, span(v, pixels.clone()));
                         }
                     }
                 }
@@ -236,12 +257,12 @@ impl SimdTask for RowsTask<'_> {
                 for v in self.vectors.clone() {
                     let s = span(v, interior.clone());
                     match (geo.window[1], geo.stride[1], geo.dilation[1]) {
-                        (3, 1, 1) => any_span::<S, 3, 1>(s),
-                        (3, 2, 1) => any_span::<S, 3, 2>(s),
-                        (3, ..) => any_span::<S, 3, 0>(s),
-                        (5, 1, 1) => any_span::<S, 5, 1>(s),
-                        (5, 2, 1) => any_span::<S, 5, 2>(s),
-                        _ => any_span::<S, 0, 0>(s),
+                        (3, 1, 1) => any_span::<S, 3, 1>(layer, s),
+                        (3, 2, 1) => any_span::<S, 3, 2>(layer, s),
+                        (3, ..) => any_span::<S, 3, 0>(layer, s),
+                        (5, 1, 1) => any_span::<S, 5, 1>(layer, s),
+                        (5, 2, 1) => any_span::<S, 5, 2>(layer, s),
+                        _ => any_span::<S, 0, 0>(layer, s),
                     }
                 }
             }
@@ -279,35 +300,42 @@ unsafe fn pixel<S: Simd, const V: usize>(s: &Span, per_vector: usize) {
 }
 
 #[inline(always)]
-unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(s: Span) {
+unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(layer: &DepthwiseF32, s: Span) {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        if s.channels == S::LANES {
-            span::<S, KW, STRIDE, true>(s);
+        if layer.multiplier > 1 {
+            span::<S, KW, STRIDE, REPEATED>(s);
+        } else if s.channels == S::LANES {
+            span::<S, KW, STRIDE, FULL>(s);
         } else {
-            span::<S, KW, STRIDE, false>(s);
+            span::<S, KW, STRIDE, PARTIAL>(s);
         }
     }
 }
 
+/// How the inputs of a vector are read: channels of which some are missing, all channels, or one channel for all lanes.
+const PARTIAL: u8 = 0;
+const FULL: u8 = 1;
+const REPEATED: u8 = 2;
+
 /// Computes a span of `KW` taps across, or of any number if `KW` is 0. Pixels are `STRIDE` times as far apart as taps,
-/// or at any distance if `STRIDE` is 0. `FULL`: no channel of the vector is missing.
+/// or at any distance if `STRIDE` is 0.
 #[inline(always)]
-unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool>(mut s: Span) {
+unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const READ: u8>(mut s: Span) {
     // SAFETY: the caller's contract; each step stays within the span.
     unsafe {
         macro_rules! step {
             ($n:literal) => {
                 while s.pixels >= $n {
-                    pixels::<S, KW, STRIDE, FULL, $n>(&s);
+                    pixels::<S, KW, STRIDE, READ, $n>(&s);
                     s.input = s.input.wrapping_add($n * s.next);
                     s.out = s.out.wrapping_add($n * s.out_next);
                     s.pixels -= $n;
                 }
             };
         }
-        // Sixteen registers hold four pixels and their inputs, thirty-two hold eight.
-        if S::REGISTERS == 32 {
+        // Sixteen registers hold four pixels and their inputs, thirty-two hold eight. With a loop of taps, inputs are not held.
+        if S::REGISTERS == 32 || KW == 0 {
             step!(8);
         }
         step!(4);
@@ -318,7 +346,7 @@ unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool>(
 
 /// Computes `N` neighbouring pixels.
 #[inline(always)]
-unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool, const N: usize>(s: &Span) {
+unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const READ: u8, const N: usize>(s: &Span) {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         let mut acc = [S::load(s.bias); N];
@@ -330,7 +358,7 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool
             for kx in 0..taps {
                 let w = S::load(weights.wrapping_add(kx * S::LANES));
                 for (t, acc) in acc.iter_mut().enumerate() {
-                    let x = fetch::<S, FULL>(s, input.wrapping_add(kx * across + t * next));
+                    let x = fetch::<S, READ>(s, input.wrapping_add(kx * across + t * next));
                     *acc = S::fma(x, w, *acc);
                 }
             }
@@ -339,7 +367,7 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool
         for (t, acc) in acc.iter().enumerate() {
             let out = s.out.wrapping_add(t * s.out_next);
             let v = S::clamp(*acc, low, high);
-            if FULL {
+            if READ == FULL || (READ == REPEATED && s.channels == S::LANES) {
                 S::store(out, v);
             } else {
                 S::store_n(out, v, s.channels);
@@ -350,7 +378,13 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const FULL: bool
 
 /// Inputs of the span's channels, the first one at `p`.
 #[inline(always)]
-unsafe fn fetch<S: Simd, const FULL: bool>(s: &Span, p: *const f32) -> S::F {
+unsafe fn fetch<S: Simd, const READ: u8>(s: &Span, p: *const f32) -> S::F {
     // SAFETY: the caller meets the contract of this function.
-    unsafe { if FULL { S::load(p) } else { S::load_n(p, s.channels) } }
+    unsafe {
+        match READ {
+            PARTIAL => S::load_n(p, s.channels),
+            REPEATED => S::splat(*p),
+            _ => S::load(p),
+        }
+    }
 }

@@ -3,7 +3,6 @@
 //! The bytes of two rows of the window are interleaved and widened: each lane of a vector has two taps of a channel, whose
 //! products are added by one instruction. Neighbouring output pixels share these vectors.
 
-use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::compute::base::buffer::{AlignedVec, SharedMut};
@@ -147,6 +146,10 @@ impl RowsTask<'_> {
         let inner = geo.interior(1);
         for row in self.rows {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
+            // A vector of few channels may end after the input.
+            let last = geo.origin(0, y) + ((height - 1) * geo.dilation[0]).cast_signed();
+            let last = image * geo.input[0] + last.clamp(0, geo.input[0].cast_signed() - 1).cast_unsigned();
+            let touches_end = ((last + 1) * geo.input[1] - 1) * layer.channels + D::LANES > self.input.len();
             for v in self.vectors.clone() {
                 let first = first_channel(v, D::LANES, layer.channels);
                 let pixels = image * geo.input[0] * geo.input[1];
@@ -164,19 +167,25 @@ impl RowsTask<'_> {
                 };
                 macro_rules! pixels {
                     ($width:literal, $stride:literal) => {
-                        match r.channels == D::LANES {
-                            true => D::call(Pixels::<$width, $stride, SIGNED, true>(&r, &inner)),
-                            false => D::call(Pixels::<$width, $stride, SIGNED, false>(&r, &inner)),
-                        }
+                        D::call(Pixels::<$width, $stride, SIGNED, true>(&r, &inner))
                     };
                 }
                 // SAFETY: the caller meets the contract of `Pairs::run`.
                 unsafe {
                     match (width, geo.stride[1], geo.dilation[1]) {
+                        _ if r.channels < D::LANES && touches_end => {
+                            D::call(Pixels::<0, 1, SIGNED, false>(&r, &inner));
+                        }
+                        (2, 1, 1) => pixels!(2, 1),
+                        (2, 2, 1) => pixels!(2, 2),
                         (3, 1, 1) => pixels!(3, 1),
                         (3, 2, 1) => pixels!(3, 2),
+                        (4, 1, 1) => pixels!(4, 1),
+                        (4, 2, 1) => pixels!(4, 2),
                         (5, 1, 1) => pixels!(5, 1),
                         (5, 2, 1) => pixels!(5, 2),
+                        (7, 1, 1) => pixels!(7, 1),
+                        (7, 2, 1) => pixels!(7, 2),
                         _ => pixels!(0, 1),
                     }
                 }
@@ -185,8 +194,8 @@ impl RowsTask<'_> {
     }
 }
 
-/// All pixels of a row, with `WIDTH` adjacent taps across and pixels `STRIDE` apart, or with any geometry if `WIDTH` is 0. No
-/// channel is missing if `FULL`. The last run may overlap the run before it.
+/// All pixels of a row, with `WIDTH` adjacent taps across and pixels `STRIDE` apart, or with any geometry if `WIDTH` is 0. With
+/// `FULL`, the input has bytes for all lanes. The last run may overlap the run before it.
 struct Pixels<'a, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool>(
     &'a Row<'a>,
     &'a Range<usize>,
@@ -249,8 +258,7 @@ unsafe fn run<
             taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, true>(r, x, height - 1, weights, &mut acc);
         }
         let pixel = r.layer.channels;
-        let channels = if FULL { D::LANES } else { r.channels };
-        D::requant_rows(&acc, &r.requant, 0, r.out.add(x * pixel), pixel, channels);
+        D::requant_rows(&acc, &r.requant, 0, r.out.add(x * pixel), pixel, r.channels);
     }
 }
 
@@ -284,30 +292,31 @@ unsafe fn taps<
             mask[i] = usize::MAX;
         }
     }
-    /// The bytes of a column of the input.
-    macro_rules! column {
-        ($at:expr) => {{
-            let at: isize = $at;
-            let offset = at.cast_unsigned().wrapping_mul(pixel);
-            let mut a = base[0].wrapping_add(offset & mask[0]);
-            let mut b = base[1].wrapping_add(offset & mask[1]);
-            if EDGE {
-                let inside = at.cast_unsigned() < line;
-                a = select_unpredictable(inside, a, r.blank);
-                b = select_unpredictable(inside, b, r.blank);
-            }
-            if ALONE { D::one_row::<SIGNED>(a, channels) } else { D::two_rows::<SIGNED>(a, b, channels) }
-        }};
+    macro_rules! load {
+        ($a:expr, $b:expr) => {
+            if ALONE { D::one_row::<SIGNED>($a, channels) } else { D::two_rows::<SIGNED>($a, $b, channels) }
+        };
     }
     // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding.
     unsafe {
+        let offset = x0.cast_unsigned().wrapping_mul(pixel);
+        let mut p = [base[0].wrapping_add(offset & mask[0]), base[1].wrapping_add(offset & mask[1])];
+        let padding = load!(r.blank, r.blank);
         if WIDTH == 0 {
+            let (next, step) = (geo.stride[1] * pixel, geo.dilation[1] * pixel);
+            let next = [next & mask[0], next & mask[1]];
             for tap in 0..r.layer.window[1] {
                 let w = D::load(weights.add(tap * 2 * D::LANES).cast());
+                let column = x0 + (tap * geo.dilation[1]).cast_signed();
                 for t in 0..N {
-                    let q = column!(x0 + (tap * geo.dilation[1] + t * geo.stride[1]).cast_signed());
+                    let inside = !EDGE || (column + (t * geo.stride[1]).cast_signed()).cast_unsigned() < line;
+                    let q = match inside {
+                        true => load!(p[0].wrapping_add(t * next[0]), p[1].wrapping_add(t * next[1])),
+                        false => padding,
+                    };
                     acc[t] = D::add(acc[t], D::dot_pairs(q, w));
                 }
+                p = [p[0].wrapping_add(step & mask[0]), p[1].wrapping_add(step & mask[1])];
             }
             return;
         }
@@ -324,11 +333,15 @@ unsafe fn taps<
         macro_rules! columns {
             ($($c:literal)*) => { $(
                 if $c < (N - 1) * STRIDE + WIDTH {
-                    let q = column!(x0 + $c);
-                    tap!($c, q, 0 1 2 3 4);
+                    if $c > 0 {
+                        p = [p[0].wrapping_add(pixel & mask[0]), p[1].wrapping_add(pixel & mask[1])];
+                    }
+                    let inside = !EDGE || (x0 + $c).cast_unsigned() < line;
+                    let q = if inside { load!(p[0], p[1]) } else { padding };
+                    tap!($c, q, 0 1 2 3 4 5 6);
                 }
             )* };
         }
-        columns!(0 1 2 3 4 5 6 7 8 9 10);
+        columns!(0 1 2 3 4 5 6 7 8 9 10 11 12);
     }
 }

@@ -102,7 +102,7 @@ impl SimdTask for RowsTask<'_> {
                 let kx = if columns.contains(&x) { 0..geo.window[1] } else { geo.taps(1, x0) };
                 let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
                 let input = &self.input[(line * geo.input[1] + column) * channels..];
-                Windows { input, down, across, taps: [ky.len(), kx.len()], limits }.run::<S>(self.kind, out);
+                Windows { input, down, across, taps: [ky.len(), kx.len()], limits }.run(self.kind, out);
                 (rest, x) = (after, x + pixels);
             }
             y += 1;
@@ -143,15 +143,14 @@ struct Windows<'a> {
 
 impl Windows<'_> {
     #[inline(always)]
-    fn run<S: Simd>(&self, kind: Pool, out: &mut [u8]) {
+    fn run(&self, kind: Pool, out: &mut [u8]) {
         // Few channels are computed together with the bytes after them, if the input has enough.
         let mut block = [0; SHORT];
         let short = out.len() < SHORT && self.has(SHORT);
         let to = if short { &mut block } else { &mut *out };
-        // Longer blocks than vectors would be in memory.
         match to.len() {
-            64.. if S::LANES >= 16 => self.pool::<64>(kind, to),
-            32.. if S::LANES >= 8 => self.pool::<32>(kind, to),
+            64.. => self.pool::<64>(kind, to),
+            32.. => self.pool::<32>(kind, to),
             16.. => self.pool::<16>(kind, to),
             4.. => self.pool::<4>(kind, to),
             _ => self.pool::<1>(kind, to),
@@ -169,7 +168,8 @@ impl Windows<'_> {
             first = first.min(out.len() - N);
             let Some(block) = out[first..].first_chunk_mut::<N>() else { return };
             match kind {
-                Pool::Max => self.max(first, block),
+                Pool::Max if self.limits.flip != 0 => self.max::<N, true>(first, block),
+                Pool::Max => self.max::<N, false>(first, block),
                 Pool::Average => self.average(first, block),
             }
             first += N;
@@ -186,50 +186,55 @@ impl Windows<'_> {
         last + n <= self.input.len()
     }
 
-    /// The bytes of a tap for the windows from `first` on.
+    /// The bytes of a tap for the windows from `first` on. Not a copy, which the compiler would keep in memory.
     #[inline(always)]
-    fn tap<const N: usize>(&self, first: usize, ky: usize, kx: usize) -> [u8; N] {
+    fn tap<const N: usize>(&self, first: usize, ky: usize, kx: usize) -> &[u8; N] {
         let at = ky * self.down + kx * self.across + first;
-        self.input[at..].first_chunk().copied().unwrap_or([0; N])
+        self.input[at..].first_chunk().unwrap_or(&[0; N])
     }
 
     #[inline(always)]
-    fn max<const N: usize>(&self, first: usize, out: &mut [u8; N]) {
-        let mut most = [0u8; N];
-        let (last, Limits { flip, bounds, unsigned }) = (self.taps[1] - 1, self.limits);
-        let byte = |x: u8| x ^ flip;
-        // The usual window, without a loop.
-        let rows = if self.taps == [2, 2] {
-            let (a, b) = (self.tap::<N>(first, 0, 0), self.tap::<N>(first, 0, 1));
-            let (c, d) = (self.tap::<N>(first, 1, 0), self.tap::<N>(first, 1, 1));
-            for i in 0..N {
-                most[i] = byte(a[i]).max(byte(b[i])).max(byte(c[i]).max(byte(d[i])));
-            }
-            0
-        } else {
-            self.taps[0]
+    #[allow(clippy::needless_range_loop, reason = "arrays of the same length, in vectors")]
+    fn max<const N: usize, const SIGNED: bool>(&self, first: usize, out: &mut [u8; N]) {
+        let greater = |a: u8, b: u8| match SIGNED {
+            true => a.cast_signed().max(b.cast_signed()).cast_unsigned(),
+            false => a.max(b),
         };
-        for ky in 0..rows {
-            // Four taps at a time, as the maxima are in memory in between. Repeated ones do not matter.
-            for kx in (0..=last).step_by(4) {
-                let a = self.tap::<N>(first, ky, kx);
-                let b = self.tap::<N>(first, ky, (kx + 1).min(last));
-                let c = self.tap::<N>(first, ky, (kx + 2).min(last));
-                let d = self.tap::<N>(first, ky, (kx + 3).min(last));
-                for i in 0..N {
-                    let pair = byte(a[i]).max(byte(b[i]));
-                    most[i] = most[i].max(pair.max(byte(c[i]).max(byte(d[i]))));
+        let mut most = *self.tap::<N>(first, 0, 0);
+        let tap = |ky: usize, kx: usize| self.tap::<N>(first, ky, kx);
+        for ky in 0..self.taps[0] {
+            let mut kx = 0;
+            // Several taps at a time, as the maxima are in memory in between.
+            while kx < self.taps[1] {
+                let left = self.taps[1] - kx;
+                let (a, b) = (tap(ky, kx), tap(ky, kx + usize::from(left > 1)));
+                if left == 3 {
+                    let c = tap(ky, kx + 2);
+                    for i in 0..N {
+                        most[i] = greater(most[i], greater(greater(a[i], b[i]), c[i]));
+                    }
+                } else if left > 3 {
+                    let (c, d) = (tap(ky, kx + 2), tap(ky, kx + 3));
+                    for i in 0..N {
+                        most[i] = greater(most[i], greater(greater(a[i], b[i]), greater(c[i], d[i])));
+                    }
+                } else {
+                    for i in 0..N {
+                        most[i] = greater(most[i], greater(a[i], b[i]));
+                    }
                 }
+                kx += 4;
             }
         }
+        let Limits { flip, bounds, unsigned } = self.limits;
         if let Some([low, high]) = unsigned {
             for i in 0..N {
-                out[i] = most[i].max(low).min(high) ^ flip;
+                out[i] = (most[i] ^ flip).max(low).min(high) ^ flip;
             }
         } else {
             let offset = i32::from(flip);
             for i in 0..N {
-                out[i] = (i32::from(most[i]) - offset).max(bounds[0]).min(bounds[1]) as u8;
+                out[i] = (i32::from(most[i] ^ flip) - offset).max(bounds[0]).min(bounds[1]) as u8;
             }
         }
     }
