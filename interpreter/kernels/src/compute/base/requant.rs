@@ -193,7 +193,10 @@ pub(crate) enum Records {
     Plain,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only AVX-512 has shifts per 64 bits"))]
     Wide,
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "other targets have no shifts of 64 bits"))]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "other targets have no shifts of 64 bits")
+    )]
     Biased,
     #[cfg_attr(
         not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
@@ -441,7 +444,12 @@ fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: u
 }
 
 /// Writes a biased record.
-fn bias(record: &mut [i32], columns: impl Iterator<Item = (Multiplier, bool)> + Clone, lanes: usize, zero_point: i32) {
+fn bias(
+    record: &mut [i32],
+    columns: impl Iterator<Item = (Multiplier, bool)> + Clone,
+    lanes: usize,
+    zero_point: i32,
+) {
     widen(record, columns.clone().map(|(m, _)| m), lanes, 0);
     for (i, (m, away)) in columns.enumerate() {
         let half = i % 2 * (lanes / 2) + i / 2;

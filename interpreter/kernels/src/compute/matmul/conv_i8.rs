@@ -212,12 +212,15 @@ impl PackedI8 {
             patch_len,
             row_bytes: k,
             packed_bytes: k.saturating_mul(self.panels.padded()),
+            row_work: self.row_work(),
         }
     }
 
-    /// Bytes of the packed columns of each group.
-    fn packed_bytes(&self) -> usize {
-        self.padded_k.saturating_mul(self.panels.padded())
+    /// Work of a row per group: see [`Extent::row_work`].
+    fn row_work(&self) -> usize {
+        let work = self.padded_k.saturating_mul(self.panels.padded());
+        // Products of pairs are half as many at a time as those of groups of four.
+        if self.kernels.depth == 2 { work.saturating_mul(2) } else { work }
     }
 
     /// Checks an operand of the size of the output of `rows` rows.
@@ -458,7 +461,7 @@ impl GemmI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        if m == 1 && tiles::is_single(par.threads(), self.0.packed_bytes()) {
+        if m == 1 && tiles::is_single(par.threads(), self.0.row_work()) {
             check_len("left-hand side", a.len(), self.0.len)?;
             tiles::single_row(a, self.0.panels.count, &self.0.sums(out, 1)?);
             return Ok(());

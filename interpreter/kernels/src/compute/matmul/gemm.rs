@@ -147,6 +147,7 @@ fn extent(
     segments: usize,
     patch_len: usize,
 ) -> Extent {
+    let packed_bytes = k.saturating_mul(panels.padded()).saturating_mul(4);
     Extent {
         groups,
         rows,
@@ -155,7 +156,8 @@ fn extent(
         segments,
         patch_len,
         row_bytes: k.saturating_mul(4),
-        packed_bytes: k.saturating_mul(panels.padded()).saturating_mul(4),
+        packed_bytes,
+        row_work: packed_bytes,
     }
 }
 

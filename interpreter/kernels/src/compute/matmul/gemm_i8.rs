@@ -260,15 +260,13 @@ unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
             while segment < t.segments && n < WORDS {
                 let count = (t.len - at).min(WORDS - n);
                 let to = words.0.as_mut_ptr().cast::<i16>().add(n);
-                D::widen((rows.add(segment * MR), MR), (at, count), t.signed, (to, WORDS + SLACK));
+                let (rows, sums) = ((rows.add(segment * MR), MR), summed.then_some(&mut own[..]));
+                D::widen(rows, (at, count), t.signed, (to, WORDS + SLACK), sums);
                 n += count.next_multiple_of(D::DEPTH);
                 at += count;
                 if at == t.len {
                     (segment, at) = (segment + 1, 0);
                 }
-            }
-            if summed {
-                D::add_sums(words.0.as_mut_ptr().cast(), WORDS + SLACK, n, &mut own);
             }
             let mut from = words.0.as_ptr().cast::<i16>();
             let mut left = n / D::DEPTH;

@@ -69,6 +69,8 @@ pub(crate) struct Extent {
     pub(crate) row_bytes: usize,
     /// Bytes of packed columns per group.
     pub(crate) packed_bytes: usize,
+    /// Work of a row per group, in bytes of packed columns of the fastest kernels.
+    pub(crate) row_work: usize,
 }
 
 impl Extent {
@@ -104,17 +106,16 @@ struct Plan {
     extra: usize,
 }
 
-/// Minimum number of bytes of packed columns that all rows read, for several threads: shorter products end before
-/// another thread has started.
+/// Minimum work of a product for several threads: shorter ones end before another thread has started.
 const SMALL: usize = 1 << 18;
 
-/// Number of these bytes per chunk, for several threads.
+/// Work of a chunk, for several threads.
 const CHUNK: usize = 1 << 19;
 
-/// Whether one thread computes a row of a product of one group with this number of bytes of packed columns.
+/// Whether one thread computes a product of one row and one group with this work.
 #[inline]
-pub(crate) fn is_single(threads: usize, packed_bytes: usize) -> bool {
-    threads < 2 || packed_bytes < SMALL
+pub(crate) fn is_single(threads: usize, row_work: usize) -> bool {
+    threads < 2 || row_work < SMALL
 }
 
 /// Maximum number of threads that share a product.
@@ -123,7 +124,7 @@ pub(crate) const MAX_SLOTS: usize = 64;
 impl Plan {
     #[inline]
     fn new(e: &Extent, threads: usize) -> Self {
-        let work = e.rows.saturating_mul(e.packed_bytes).saturating_mul(e.groups);
+        let work = e.rows.saturating_mul(e.row_work).saturating_mul(e.groups);
         let threads = if work < SMALL { 1 } else { threads.min(MAX_SLOTS) };
         let tiles = e.rows.div_ceil(e.tile_rows.max(1)).max(1);
         let budget = if e.packed_bytes > L2_PACKED { L2_ROWS } else { L1_ROWS };
@@ -467,6 +468,7 @@ mod tests {
                         patch_len: 9,
                         row_bytes,
                         packed_bytes,
+                        row_work: packed_bytes,
                     };
                     let p = Plan::new(&e, threads);
                     assert!(p.chunks * p.chunk_tiles >= p.tiles && (p.chunks - 1) * p.chunk_tiles < p.tiles);

@@ -154,17 +154,15 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
 #[allow(dead_code, reason = "other targets have products of bytes")]
 pub(crate) trait Widen: Product8 {
     /// Widens `n` bytes of each of several rows, from byte `at` on, and writes each row's `stride` values after the previous
-    /// row's. Up to 16 values after `n` may be written; the first of these is always initialized. The addresses of rows have an
-    /// exposed provenance.
+    /// row's. Up to 16 values after `n` may be written; the first of these is always initialized. Adds the sum of each row to
+    /// an element of `sums`, if there are any. The addresses of rows have an exposed provenance.
     unsafe fn widen(
         rows: (*const usize, usize),
         bytes: (usize, usize),
         signed: bool,
         to: (*mut i16, usize),
+        sums: Option<&mut [i32]>,
     );
-    /// Adds the sum of the first `n` values of each of several rows, which are `stride` apart, to an element of `sums`. The
-    /// values after them, up to a multiple of 16, are overwritten.
-    unsafe fn add_sums(from: *mut i16, stride: usize, n: usize, sums: &mut [i32]);
 }
 
 /// Activations of two rows of a window, widened to 16 bits and interleaved, for [`Dot8::dot_pairs`].
@@ -505,14 +503,14 @@ pub(crate) use neon::{NeonDot, NeonMatrix, NeonWiden};
 pub(crate) use relaxed::RelaxedDot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use sse::Sse41Pairs;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) use wasm::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {
     avx2::Avx2Pairs,
     vnni::{Vnni, scaled},
     vnni256::{AvxVnni, VnniVl},
 };
-#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-pub(crate) use wasm::Simd128Pairs;
 
 #[cfg(target_arch = "x86_64")]
 #[path = "int8_avx2.rs"]

@@ -391,52 +391,22 @@ impl Widen for Avx2Pairs {
         bytes: (usize, usize),
         signed: bool,
         to: (*mut i16, usize),
+        sums: Option<&mut [i32]>,
     ) {
         // SAFETY: the caller meets the contract of these functions.
         unsafe {
-            if signed {
-                widen_rows::<true>(rows, bytes, to);
-            } else {
-                widen_rows::<false>(rows, bytes, to);
+            match (signed, sums) {
+                (true, None) => widen_rows::<true, false>(rows, bytes, to, &mut []),
+                (true, Some(sums)) => widen_rows::<true, true>(rows, bytes, to, sums),
+                (false, None) => widen_rows::<false, false>(rows, bytes, to, &mut []),
+                (false, Some(sums)) => widen_rows::<false, true>(rows, bytes, to, sums),
             }
         }
     }
-
-    #[inline(always)]
-    unsafe fn add_sums(from: *mut i16, stride: usize, n: usize, sums: &mut [i32]) {
-        // SAFETY: the caller meets the contract of this function.
-        unsafe { add_sums(from, stride, n, sums) }
-    }
 }
 
-/// [`Widen::add_sums`].
-///
-/// # Safety
-/// As for that function; the processor must have AVX2.
-#[inline(never)]
-#[target_feature(enable = "avx2")]
-#[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
-unsafe fn add_sums(from: *mut i16, stride: usize, n: usize, sums: &mut [i32]) {
-    // SAFETY: the caller meets the contract of this function.
-    unsafe {
-        let ones = _mm256_set1_epi16(1);
-        for i in 0..sums.len() {
-            let row = from.add(i * stride);
-            _mm256_storeu_si256(row.add(n).cast(), _mm256_setzero_si256());
-            let mut total = _mm256_setzero_si256();
-            let mut k = 0;
-            while k < n {
-                let words = _mm256_loadu_si256(row.add(k).cast());
-                total = _mm256_add_epi32(total, _mm256_madd_epi16(words, ones));
-                k += 16;
-            }
-            let half = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256::<1>(total));
-            let half = _mm_add_epi32(half, _mm_shuffle_epi32::<0b01_00_11_10>(half));
-            let half = _mm_add_epi32(half, _mm_shuffle_epi32::<0b00_01>(half));
-            sums[i] = sums[i].wrapping_add(_mm_cvtsi128_si32(half));
-        }
-    }
-}
+/// 16 clear bytes followed by 16 set ones; a window into the array is the mask of the last bytes.
+static LAST: [[u8; 16]; 2] = [[0; 16], [0xFF; 16]];
 
 /// [`Widen::widen`].
 ///
@@ -444,22 +414,23 @@ unsafe fn add_sums(from: *mut i16, stride: usize, n: usize, sums: &mut [i32]) {
 /// As for that function; the processor must have AVX2.
 #[inline(never)] // In a micro-kernel, it would take registers from the sums.
 #[target_feature(enable = "avx2")]
-unsafe fn widen_rows<const SIGNED: bool>(
+#[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
+unsafe fn widen_rows<const SIGNED: bool, const SUMMED: bool>(
     (table, rows): (*const usize, usize),
     (at, n): (usize, usize),
     (to, stride): (*mut i16, usize),
+    sums: &mut [i32],
 ) {
+    let flip = _mm_set1_epi8(if SIGNED { i8::MIN } else { 0 });
     macro_rules! sixteen {
-        ($from:expr, $to:expr) => {{
-            let bytes = _mm_loadu_si128($from.cast());
-            let words = if SIGNED { _mm256_cvtepi8_epi16(bytes) } else { _mm256_cvtepu8_epi16(bytes) };
+        ($bytes:expr, $to:expr) => {{
+            let words = if SIGNED { _mm256_cvtepi8_epi16($bytes) } else { _mm256_cvtepu8_epi16($bytes) };
             _mm256_storeu_si256($to.cast(), words)
         }};
     }
     macro_rules! eight {
-        ($from:expr, $to:expr) => {{
-            let bytes = _mm_loadl_epi64($from.cast());
-            let words = if SIGNED { _mm_cvtepi8_epi16(bytes) } else { _mm_cvtepu8_epi16(bytes) };
+        ($bytes:expr, $to:expr) => {{
+            let words = if SIGNED { _mm_cvtepi8_epi16($bytes) } else { _mm_cvtepu8_epi16($bytes) };
             _mm_storeu_si128($to.cast(), words)
         }};
     }
@@ -468,27 +439,58 @@ unsafe fn widen_rows<const SIGNED: bool>(
         for i in 0..rows {
             let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i)).add(at);
             let to = to.add(i * stride);
+            let mut total = _mm_setzero_si128();
+            /// Adds unsigned bytes, or with `SIGNED` 128 more for each, except those that `$mask` clears.
+            macro_rules! sum {
+                ($bytes:expr) => {
+                    sum!($bytes, _mm_set1_epi8(-1))
+                };
+                ($bytes:expr, $mask:expr) => {
+                    if SUMMED {
+                        let bytes = _mm_and_si128(_mm_xor_si128($bytes, flip), $mask);
+                        total = _mm_add_epi64(total, _mm_sad_epu8(bytes, _mm_setzero_si128()));
+                    }
+                };
+            }
+            let last = |n: usize| _mm_loadu_si128(LAST.as_ptr().cast::<u8>().add(n).cast());
             if n >= 16 {
-                // The last vector overlaps the one before it.
                 let mut k = 0;
-                while k + 32 <= n {
-                    sixteen!(from.add(k), to.add(k));
-                    sixteen!(from.add(k + 16), to.add(k + 16));
-                    k += 32;
+                while k + 16 <= n {
+                    let bytes = _mm_loadu_si128(from.add(k).cast());
+                    sixteen!(bytes, to.add(k));
+                    sum!(bytes);
+                    k += 16;
                 }
-                if k + 16 <= n {
-                    sixteen!(from.add(k), to.add(k));
+                if k < n {
+                    // Overlaps the vector before it.
+                    let bytes = _mm_loadu_si128(from.add(n - 16).cast());
+                    sixteen!(bytes, to.add(n - 16));
+                    sum!(bytes, last(n - k));
                 }
-                sixteen!(from.add(n - 16), to.add(n - 16));
             } else if n >= 8 {
-                eight!(from, to);
-                eight!(from.add(n - 8), to.add(n - 8));
+                let bytes = _mm_loadl_epi64(from.cast());
+                eight!(bytes, to);
+                sum!(bytes, _mm_set_epi64x(0, -1));
+                if n > 8 {
+                    let bytes = _mm_loadl_epi64(from.add(n - 8).cast());
+                    eight!(bytes, to.add(n - 8));
+                    sum!(_mm_slli_si128::<8>(bytes), last(n - 8));
+                }
             } else {
-                let bytes = first_bytes(from, n)[0];
-                eight!((&raw const bytes).cast::<u8>(), to);
+                let bytes = _mm_cvtsi64_si128(first_bytes(from, n)[0].cast_signed());
+                eight!(bytes, to);
+                sum!(
+                    _mm_slli_si128::<8>(_mm_sll_epi64(bytes, _mm_cvtsi32_si128(8 * (8 - n as i32)))),
+                    last(n)
+                );
             }
             if n % 2 == 1 {
                 to.add(n).write(0);
+            }
+            if SUMMED {
+                let both = _mm_add_epi64(total, _mm_unpackhi_epi64(total, total));
+                let offset = if SIGNED { 128 * n as i32 } else { 0 };
+                sums[i] = sums[i].wrapping_add(_mm_cvtsi128_si32(both)).wrapping_sub(offset);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::compute::base::requant::{OutputQuant, Requant, RequantPart};
 use crate::compute::matmul::geometry::{ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::{Avx2Pairs, Dot8, TwoRows, TwoRowsTask};
 
-/// Number of neighbouring pixels that are computed at a time.
+/// Number of neighbouring pixels that are computed at a time, or twice this number.
 const RUN: usize = 4;
 
 /// Packed operands.
@@ -176,6 +176,8 @@ impl RowsTask<'_> {
                         _ if r.channels < D::LANES && touches_end => {
                             D::call(Pixels::<0, 1, SIGNED, false>(&r, &inner));
                         }
+                        (1, 1, _) => pixels!(1, 1),
+                        (1, 2, _) => pixels!(1, 2),
                         (2, 1, 1) => pixels!(2, 1),
                         (2, 2, 1) => pixels!(2, 2),
                         (3, 1, 1) => pixels!(3, 1),
@@ -217,6 +219,14 @@ impl<const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bo
                 return;
             }
             let mut x = 0;
+            while WIDTH != 0 && x + 2 * RUN <= width {
+                if inner.start <= x && x + 2 * RUN <= inner.end {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, false>(r, x);
+                } else {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, true>(r, x);
+                }
+                x += 2 * RUN;
+            }
             while x < width {
                 let from = x.min(width - RUN);
                 if inner.start <= from && from + RUN <= inner.end {
@@ -342,6 +352,6 @@ unsafe fn taps<
                 }
             )* };
         }
-        columns!(0 1 2 3 4 5 6 7 8 9 10 11 12);
+        columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20);
     }
 }
