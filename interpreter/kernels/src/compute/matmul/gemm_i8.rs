@@ -1,5 +1,6 @@
 //! Micro-kernels of 8-bit products.
 
+#[cfg(target_arch = "x86_64")]
 use std::mem::MaybeUninit;
 
 use crate::compute::base::isa::{Bytes, Isa};
@@ -12,10 +13,10 @@ use crate::compute::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
+use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl, Widen};
 #[cfg(target_arch = "aarch64")]
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
-use crate::compute::simd::int8::{Portable8, Product8, Widen, first_bytes};
+use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
 
 /// A panel as an operand of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or
 /// unchanged.
@@ -229,15 +230,19 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
 }
 
 /// Elements of each row that are widened at a time, and the maximum number that [`Widen::widen`] writes after them.
+#[cfg(target_arch = "x86_64")]
 const WORDS: usize = 256;
+#[cfg(target_arch = "x86_64")]
 const SLACK: usize = 16;
 
 /// Widened elements of `MR` rows.
+#[cfg(target_arch = "x86_64")]
 #[repr(align(32))]
 struct Words<const MR: usize>([[MaybeUninit<i16>; WORDS + SLACK]; MR]);
 
 /// As [`tile`], with activations that are widened first: the next [`WORDS`] elements of each row, from as many segments as
 /// they have. An odd segment is followed by an element whose weights are zero.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
@@ -295,6 +300,7 @@ unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
 }
 
 /// Multiplies the elements of each row at `from` by weights of each column.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(

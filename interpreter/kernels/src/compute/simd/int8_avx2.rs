@@ -518,6 +518,8 @@ unsafe fn alone<T: TwoRowsTask>(task: T) {
 }
 
 impl TwoRows for Avx2Pairs {
+    const RUN: usize = 8;
+
     #[inline(always)]
     unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> __m256i {
         // SAFETY: the caller meets the contract of this function.
@@ -535,6 +537,12 @@ impl TwoRows for Avx2Pairs {
             let bytes = first_eight(a, n);
             if SIGNED { _mm256_cvtepi8_epi32(bytes) } else { _mm256_cvtepu8_epi32(bytes) }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn requant_pixels(sums: &[__m256i], q: &RequantPart, out: *mut u8, stride: usize, n: usize) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { requant_rows(sums, q, 0, out, stride, n) }
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Dot8, Product8, first_bytes, requant_one, store_first_bytes};
+use super::{Dot8, Product8, TwoRows, TwoRowsTask, first_bytes, requant_one, store_first_bytes};
 use crate::compute::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, record};
 
 /// Operations on vectors of 128 bits. Suffixes are the bits of a lane.
@@ -55,6 +55,8 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn mul_add_shift<const S: u32>(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The upper 32 bits of products of 64 bits.
     unsafe fn mul_high_32(a: Self::V, b: Self::V) -> Self::V;
+    /// [`TwoRows::call`].
+    unsafe fn call<T: TwoRowsTask>(task: T);
 }
 
 /// `V` vectors of four columns.
@@ -413,6 +415,41 @@ impl<W: Words> Pairs<W, 1> {
                 }
             }
         }
+    }
+}
+
+impl<W: Words> TwoRows for Pairs<W, 2> {
+    const RUN: usize = 4;
+
+    #[inline(always)]
+    unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> [W::V; 2] {
+        // SAFETY: valid for `n` bytes by the trait's contract.
+        unsafe {
+            let widen = |p: *const u8| if SIGNED { W::widen(p) } else { W::widen_unsigned(p) };
+            let (a, b) = (padded!(a, n, 8, p => widen(p)), padded!(b, n, 8, p => widen(p)));
+            [W::interleave_low_16(a, b), W::interleave_high_16(a, b)]
+        }
+    }
+
+    /// The values of the other row are those of this one.
+    #[inline(always)]
+    unsafe fn one_row<const SIGNED: bool>(a: *const u8, n: usize) -> [W::V; 2] {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { Self::two_rows::<SIGNED>(a, a, n) }
+    }
+
+    #[inline(always)]
+    unsafe fn requant_pixels(sums: &[[W::V; 2]], q: &RequantPart, out: *mut u8, stride: usize, n: usize) {
+        for (i, sums) in sums.iter().enumerate() {
+            // SAFETY: the caller meets the contract of this function.
+            unsafe { Self::store_bytes(out.add(i * stride), Self::requant(*sums, q, 0), n) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn call<T: TwoRowsTask>(task: T) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { W::call(task) }
     }
 }
 

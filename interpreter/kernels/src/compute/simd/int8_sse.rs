@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::Dot8Task;
 use super::pairs::{Pairs, Words};
+use super::{Dot8Task, TwoRowsTask};
 use crate::compute::simd::intrinsics;
 
 /// # Safety
@@ -90,4 +90,19 @@ impl Words for Sse41Words {
             _mm_blend_epi16::<0b1100_1100>(even, odd)
         }
     }
+
+    #[inline(always)]
+    unsafe fn call<T: TwoRowsTask>(task: T) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { alone(task) }
+    }
+}
+
+/// # Safety
+/// As for [`TwoRowsTask::run`].
+#[inline(never)]
+#[target_feature(enable = "sse4.1")]
+unsafe fn alone<T: TwoRowsTask>(task: T) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Sse41Pairs<2>>() }
 }

@@ -2,8 +2,8 @@
 
 use std::arch::wasm32::*;
 
-use super::Dot8Task;
 use super::pairs::{Pairs, Words};
+use super::{Dot8Task, TwoRowsTask};
 use crate::compute::simd::intrinsics;
 
 /// # Safety
@@ -73,4 +73,19 @@ impl Words for Simd128Words {
     unsafe fn mul_high_32(a: v128, b: v128) -> v128 {
         i32x4_shuffle::<1, 3, 5, 7>(i64x2_extmul_low_i32x4(a, b), i64x2_extmul_high_i32x4(a, b))
     }
+
+    #[inline(always)]
+    unsafe fn call<T: TwoRowsTask>(task: T) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { alone(task) }
+    }
+}
+
+/// # Safety
+/// As for [`TwoRowsTask::run`].
+#[inline(never)]
+#[target_feature(enable = "simd128")]
+unsafe fn alone<T: TwoRowsTask>(task: T) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { task.run::<Simd128Pairs<2>>() }
 }

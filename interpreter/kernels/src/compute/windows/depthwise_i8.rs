@@ -16,9 +16,10 @@ use crate::compute::base::requant::{ByteQuant, OutputQuant, Requant, RequantPart
 use crate::compute::matmul::geometry::{Checked, ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::compute::threads::share::{serial_tasks, threads_for};
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+use crate::compute::windows::depthwise_i8_pairs::{self as pairs, Pairs};
 #[cfg(target_arch = "x86_64")]
 use crate::compute::windows::{
-    depthwise_i8_pairs::{self as pairs, Pairs},
     depthwise_i8_row as row, depthwise_i8_wide as packed, depthwise_i8_x86 as x86,
 };
 
@@ -44,7 +45,7 @@ pub struct DepthwiseI8 {
     /// Blocks of 64 channels.
     #[cfg(target_arch = "x86_64")]
     wide: Option<packed::Wide>,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
     pairs: Option<Pairs>,
 }
 
@@ -93,7 +94,7 @@ impl DepthwiseI8 {
         }
         // Σ (w - w0)(a - a0) = Σ w·a - a0·Σ w - w0·Σ a + taps·a0·w0
         let (mut a0, w0) = (input.zero_in(unsigned), weight_quant.zero_in(false));
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
         if pairs::is_for(isa) {
             // Pairs are widened with their own sign.
             a0 = input.zero_point;
@@ -106,11 +107,11 @@ impl DepthwiseI8 {
         #[cfg(target_arch = "x86_64")]
         let padding = channels.max(packed::REACH);
         #[cfg(not(target_arch = "x86_64"))]
-        let padding = channels;
+        let padding = channels.max(lanes);
         let mut blank = AlignedVec::zeroed(padding)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         // Σ (w - w0)(a - a0) = Σ (w - w0)·a - a0·Σ (w - w0), and `own` has the last term.
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
         let weight = |row: usize, column: usize, c: usize| {
             let byte = weights[(row * width + column) * channels + c];
             i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
@@ -122,18 +123,17 @@ impl DepthwiseI8 {
             }
             _ => None,
         };
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
         let pairs = match pairs::is_for(isa) {
-            true => Some(Pairs::pack(&filter, weight, own.as_slice(), input.signed, &output)?),
+            true => Some(Pairs::pack(isa, &filter, weight, own.as_slice(), input.signed, &output)?),
             false => None,
         };
         #[cfg(target_arch = "x86_64")]
-        let skip = match pairs {
-            Some(_) => vectors,
-            None => wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors)),
-        };
+        let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors));
         #[cfg(not(target_arch = "x86_64"))]
         let skip = 0;
+        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+        let skip = if pairs.is_some() { vectors } else { skip };
         let first = skip * lanes;
         let per_vector = product("weights", &[quads, width, lanes, 4])?;
         let mut packed = AlignedVec::<i8>::zeroed(product("weights", &[vectors - skip, per_vector])?)?;
@@ -151,7 +151,7 @@ impl DepthwiseI8 {
         Ok(Self {
             #[cfg(target_arch = "x86_64")]
             wide,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
             pairs,
             isa,
             filter,
@@ -214,7 +214,7 @@ impl DepthwiseI8 {
         par.run(rows.div_ceil(per_task) * parts, &|task| {
             let (block, part) = (task / parts, task % parts);
             let rows = block * per_task..((block + 1) * per_task).min(rows);
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
             if let Some(pairs) = &self.pairs {
                 let (blank, vectors) = (self.blank.as_slice(), pairs.part(part, parts));
                 // SAFETY: `pairs` exists only if the processor has the instructions (`pack`). Lengths and geometry are
@@ -547,7 +547,7 @@ mod tests {
                 let conv =
                     DepthwiseI8::pack(isa, filter, &geo, &weights, quant, None, quant, output).unwrap();
                 let blocked = if isa.name() == "avx512vnni" { blocked } else { 0 };
-                let paired = isa.name() == "avx2";
+                let paired = ["sse4.1", "avx2", "simd128", "relaxed-simd"].contains(&isa.name());
                 let left = if paired { 0 } else { channels - blocked }.next_multiple_of(conv.lanes);
                 assert_eq!(conv.packed.as_slice().len(), left * 3 * 4, "{} {channels}", isa.name());
                 assert_eq!(conv.bias.as_slice().len(), left);

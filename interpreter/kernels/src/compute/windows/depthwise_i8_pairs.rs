@@ -10,13 +10,18 @@ use crate::compute::base::error::{Result, product};
 use crate::compute::base::isa::{Bytes, Isa};
 use crate::compute::base::requant::{OutputQuant, Requant, RequantPart};
 use crate::compute::matmul::geometry::{ConvGeometry, DepthwiseFilter};
-use crate::compute::simd::int8::{Avx2Pairs, Dot8, TwoRows, TwoRowsTask};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use crate::compute::simd::int8::Simd128Pairs;
+#[cfg(target_arch = "x86_64")]
+use crate::compute::simd::int8::{Avx2Pairs, Sse41Pairs};
+use crate::compute::simd::int8::{Layout, TwoRows, TwoRowsTask};
 
 /// Number of neighbouring pixels that are computed at a time, or twice this number.
 const RUN: usize = 4;
 
 /// Packed operands.
 pub(super) struct Pairs {
+    isa: Isa,
     channels: usize,
     window: [usize; 2],
     /// Whether activations are signed.
@@ -32,7 +37,13 @@ pub(super) struct Pairs {
 
 /// Returns whether an instruction set computes windows with products of pairs.
 pub(super) fn is_for(isa: Isa) -> bool {
-    isa.bytes() == Bytes::Avx2
+    match isa.bytes() {
+        #[cfg(target_arch = "x86_64")]
+        Bytes::Avx2 | Bytes::Sse41 => true,
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Bytes::Simd128 => true,
+        _ => false,
+    }
 }
 
 impl Pairs {
@@ -41,6 +52,7 @@ impl Pairs {
     /// # Errors
     /// Fails if a multiplier is out of range, or memory cannot be allocated.
     pub(super) fn pack(
+        isa: Isa,
         filter: &DepthwiseFilter,
         weight: impl Fn(usize, usize, usize) -> i32,
         bias: &[i32],
@@ -48,7 +60,7 @@ impl Pairs {
         output: &OutputQuant<'_>,
     ) -> Result<Self> {
         let (channels, [height, width]) = (filter.channels, filter.window);
-        let (lanes, records) = (Avx2Pairs::LANES, Avx2Pairs::RECORDS);
+        let Layout { lanes, records, .. } = Layout::new(isa);
         let vectors = channels.div_ceil(lanes);
         let channel = |i: usize| first_channel(i / lanes, lanes, channels) + i % lanes;
         let pairs = height.div_ceil(2);
@@ -67,13 +79,23 @@ impl Pairs {
             *to = bias.get(channel(i)).copied().unwrap_or(0);
         }
         let requant = Requant::ordered(output, (channels, padded), (lanes, records), |i| Some(channel(i)))?;
-        Ok(Self { channels, window: filter.window, signed, lanes, vectors, weights, bias: ordered, requant })
+        Ok(Self {
+            isa,
+            channels,
+            window: filter.window,
+            signed,
+            lanes,
+            vectors,
+            weights,
+            bias: ordered,
+            requant,
+        })
     }
 
     /// Convolves rows of the output, for some of the vectors.
     ///
     /// # Safety
-    /// The processor must have AVX2. Lengths and geometry must be checked: the input has all images, `blank` all channels,
+    /// Lengths and geometry must be checked: the input has all images, `blank` all channels, and at least those of a vector,
     /// and the output all pixels. No other thread may access these rows and channels of the output.
     pub(super) unsafe fn run(
         &self,
@@ -85,8 +107,26 @@ impl Pairs {
         vectors: Range<usize>,
     ) {
         let task = RowsTask { layer: self, geo, input, blank, out, rows, vectors };
-        // SAFETY: the caller meets the contract of these functions.
-        unsafe { if self.signed { avx2::<true>(task) } else { avx2::<false>(task) } }
+        // SAFETY: the caller meets the contract of these functions, and a value of `Isa` proves that the processor has the
+        // instructions.
+        unsafe {
+            match (self.isa.bytes(), self.signed) {
+                #[cfg(target_arch = "x86_64")]
+                (Bytes::Avx2, true) => avx2::<true>(task),
+                #[cfg(target_arch = "x86_64")]
+                (Bytes::Avx2, false) => avx2::<false>(task),
+                #[cfg(target_arch = "x86_64")]
+                (Bytes::Sse41, true) => sse41::<true>(task),
+                #[cfg(target_arch = "x86_64")]
+                (Bytes::Sse41, false) => sse41::<false>(task),
+                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                (Bytes::Simd128, true) => simd128::<true>(task),
+                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                (Bytes::Simd128, false) => simd128::<false>(task),
+                // `is_for` excludes others.
+                _ => {}
+            }
+        }
     }
 
     /// The vectors of part `part` of `parts`. Vectors that overlap are in the same part.
@@ -103,11 +143,22 @@ fn first_channel(vector: usize, lanes: usize, channels: usize) -> usize {
     (vector * lanes).min(channels.saturating_sub(lanes))
 }
 
-#[target_feature(enable = "avx2")]
-unsafe fn avx2<const SIGNED: bool>(task: RowsTask<'_>) {
-    // SAFETY: the caller meets the contract of this function.
-    unsafe { task.run::<Avx2Pairs, SIGNED>() }
+/// Defines [`RowsTask::run`] for an instruction set.
+macro_rules! set {
+    ($name:ident, $pairs:ty, $features:literal) => {
+        #[target_feature(enable = $features)]
+        unsafe fn $name<const SIGNED: bool>(task: RowsTask<'_>) {
+            // SAFETY: the caller meets the contract of this function.
+            unsafe { task.run::<$pairs, SIGNED>() }
+        }
+    };
 }
+#[cfg(target_arch = "x86_64")]
+set!(avx2, Avx2Pairs, "avx2");
+#[cfg(target_arch = "x86_64")]
+set!(sse41, Sse41Pairs<2>, "sse4.1");
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+set!(simd128, Simd128Pairs<2>, "simd128");
 
 /// A range of output rows, for a range of vectors of channels.
 struct RowsTask<'a> {
@@ -219,7 +270,7 @@ impl<const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bo
                 return;
             }
             let mut x = 0;
-            while WIDTH != 0 && x + 2 * RUN <= width {
+            while D::RUN > RUN && WIDTH != 0 && x + 2 * RUN <= width {
                 if inner.start <= x && x + 2 * RUN <= inner.end {
                     run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, false>(r, x);
                 } else {
@@ -268,7 +319,7 @@ unsafe fn run<
             taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, true>(r, x, height - 1, weights, &mut acc);
         }
         let pixel = r.layer.channels;
-        D::requant_rows(&acc, &r.requant, 0, r.out.add(x * pixel), pixel, r.channels);
+        D::requant_pixels(&acc, &r.requant, r.out.add(x * pixel), pixel, r.channels);
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub(super) mod depthwise;
 pub(super) mod depthwise_i8;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 mod depthwise_i8_pairs;
 #[cfg(target_arch = "x86_64")]
 mod depthwise_i8_row;
