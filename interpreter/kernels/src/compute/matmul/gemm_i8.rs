@@ -1,6 +1,6 @@
 //! Micro-kernels of 8-bit products.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 use std::mem::MaybeUninit;
 
 use crate::compute::base::isa::{Bytes, Isa};
@@ -12,8 +12,10 @@ use crate::compute::matmul::gemm_f32::{MAX_CHAINS, chains};
 use crate::compute::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+use crate::compute::simd::int8::Widen;
 #[cfg(target_arch = "x86_64")]
-use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl, Widen};
+use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
 #[cfg(target_arch = "aarch64")]
 use crate::compute::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
 use crate::compute::simd::int8::{Portable8, Product8, first_bytes};
@@ -230,19 +232,19 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
 }
 
 /// Elements of each row that are widened at a time, and the maximum number that [`Widen::widen`] writes after them.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 const WORDS: usize = 256;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 const SLACK: usize = 16;
 
 /// Widened elements of `MR` rows.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 #[repr(align(32))]
 struct Words<const MR: usize>([[MaybeUninit<i16>; WORDS + SLACK]; MR]);
 
 /// As [`tile`], with activations that are widened first: the next [`WORDS`] elements of each row, from as many segments as
 /// they have. An odd segment is followed by an element whose weights are zero.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
@@ -300,7 +302,7 @@ unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
 }
 
 /// Multiplies the elements of each row at `from` by weights of each column.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(
@@ -529,7 +531,9 @@ macro_rules! kernels {
 // As in single precision; with products of pairs each vector of sums takes several registers.
 kernels!(PORTABLE, portable, tile[Portable8, false], { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
-kernels!(SSE41, sse41, tile[Sse41Pairs<1>, false], #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(SSE41, sse41, tile_of_words[Sse41Pairs<1>], #[target_feature(enable = "sse4.1")] {
+    1: [1 2 3 4 5 6], 2: [1 2 3 4 5],
+});
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, avx2, tile_of_words[Avx2Pairs], #[target_feature(enable = "avx2")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5],
@@ -553,7 +557,9 @@ kernels!(NEON_I8MM, neon_i8mm, tile[NeonMatrix, false], #[target_feature(enable 
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4],
 });
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-kernels!(SIMD128, simd128, tile[Simd128Pairs<1>, false], #[target_feature(enable = "simd128")] { 1: [1 2 3 4], 2: [1 2 3 4], });
+kernels!(SIMD128, simd128, tile_of_words[Simd128Pairs<1>], #[target_feature(enable = "simd128")] {
+    1: [1 2 3 4], 2: [1 2 3 4],
+});
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 kernels!(RELAXED_DOT, relaxed_dot, tile[RelaxedDot<1>, false], #[target_feature(enable = "simd128,relaxed-simd")] {
     1: [1 2 3 4], 2: [1 2 3 4],

@@ -151,7 +151,7 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
 ///
 /// # Safety
 /// As for [`Dot8`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 pub(crate) trait Widen: Product8 {
     /// Widens `n` bytes of each of several rows, from byte `at` on, and writes each row's `stride` values after the previous
     /// row's. Up to 16 values after `n` may be written; the first of these is always initialized. Adds the sum of each row to

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Dot8, Product8, TwoRows, TwoRowsTask, first_bytes, requant_one, store_first_bytes};
+use super::{Dot8, Product8, TwoRows, TwoRowsTask, Widen, first_bytes, requant_one, store_first_bytes};
 use crate::compute::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, record};
 
 /// Operations on vectors of 128 bits. Suffixes are the bits of a lane.
@@ -45,8 +45,8 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn even_32(a: Self::V, b: Self::V) -> Self::V;
     /// Lanes 1 and 3 of both operands.
     unsafe fn odd_32(a: Self::V, b: Self::V) -> Self::V;
-    /// Lane `G`, four times.
-    unsafe fn repeat_32<const G: usize>(a: Self::V) -> Self::V;
+    /// Loads four bytes, and repeats them four times.
+    unsafe fn repeat_32(p: *const u8) -> Self::V;
     /// Saturates to signed 16 bits.
     unsafe fn narrow_16(a: Self::V, b: Self::V) -> Self::V;
     /// Saturates signed 16 bits to unsigned 8 bits.
@@ -55,6 +55,14 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn mul_add_shift<const S: u32>(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The upper 32 bits of products of 64 bits.
     unsafe fn mul_high_32(a: Self::V, b: Self::V) -> Self::V;
+    /// [`Widen::widen`], in a function of its own: in a micro-kernel, it would take registers from the sums.
+    unsafe fn widen_rows(
+        rows: (*const usize, usize),
+        bytes: (usize, usize),
+        signed: bool,
+        to: (*mut i16, usize),
+        sums: Option<&mut [i32]>,
+    );
     /// [`TwoRows::call`].
     unsafe fn call<T: TwoRowsTask>(task: T);
 }
@@ -453,14 +461,76 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
     }
 }
 
+/// [`Widen::widen`].
+///
+/// # Safety
+/// As for that function.
+#[inline(always)]
+pub(super) unsafe fn widen_rows<W: Words>(
+    (table, rows): (*const usize, usize),
+    (at, n): (usize, usize),
+    signed: bool,
+    (to, stride): (*mut i16, usize),
+    mut sums: Option<&mut [i32]>,
+) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let ones = W::splat_16(1);
+        for i in 0..rows {
+            let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i)).add(at);
+            let to = to.add(i * stride);
+            let mut total = W::splat_32(0);
+            let mut k = 0;
+            while k + 8 <= n {
+                let words = if signed { W::widen(from.add(k)) } else { W::widen_unsigned(from.add(k)) };
+                W::store(to.add(k).cast(), words);
+                if sums.is_some() {
+                    total = W::add_32(total, W::dot_16(words, ones));
+                }
+                k += 8;
+            }
+            if k < n {
+                let bytes = first_bytes(from.add(k), n - k);
+                let bytes = bytes.as_ptr().cast();
+                let words = if signed { W::widen(bytes) } else { W::widen_unsigned(bytes) };
+                W::store(to.add(k).cast(), words);
+                // Missing bytes are zero.
+                total = W::add_32(total, W::dot_16(words, ones));
+            } else if n % 2 == 1 {
+                to.add(n).write(0);
+            }
+            if let Some(sum) = sums.as_mut().and_then(|sums| sums.get_mut(i)) {
+                let mut lanes = [0i32; 4];
+                W::store(lanes.as_mut_ptr().cast(), total);
+                let [a, b, c, d] = lanes;
+                *sum = sum.wrapping_add(a).wrapping_add(b).wrapping_add(c).wrapping_add(d);
+            }
+        }
+    }
+}
+
+impl<W: Words> Widen for Pairs<W, 1> {
+    #[inline(always)]
+    unsafe fn widen(
+        rows: (*const usize, usize),
+        bytes: (usize, usize),
+        signed: bool,
+        to: (*mut i16, usize),
+        sums: Option<&mut [i32]>,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { W::widen_rows(rows, bytes, signed, to, sums) }
+    }
+}
+
 impl<W: Words> Product8 for Pairs<W, 1> {
-    /// Four pairs.
+    /// A pair of widened activations, repeated for each column.
     type A = W::V;
     /// A pair of weights of each column.
     type Cols = W::V;
     type Sums = W::V;
     const DEPTH: usize = 2;
-    const GROUPS: usize = 4;
+    const WIDENED: bool = true;
 
     #[inline(always)]
     unsafe fn start() -> W::V {
@@ -468,9 +538,9 @@ impl<W: Words> Product8 for Pairs<W, 1> {
         unsafe { W::splat_32(0) }
     }
     #[inline(always)]
-    unsafe fn a(rows: [*const u8; 2], flip: W::V) -> W::V {
-        // SAFETY: valid for eight bytes by the trait's contract.
-        unsafe { W::xor(W::widen(rows[0]), flip) }
+    unsafe fn a(rows: [*const u8; 2], _flip: W::V) -> W::V {
+        // SAFETY: valid for a pair by the trait's contract.
+        unsafe { W::repeat_32(rows[0]) }
     }
     #[inline(always)]
     unsafe fn columns(p: *const i8) -> W::V {
@@ -480,7 +550,7 @@ impl<W: Words> Product8 for Pairs<W, 1> {
     #[inline(always)]
     unsafe fn product<const G: usize>(sums: W::V, a: W::V, columns: W::V) -> W::V {
         // SAFETY: the caller meets the contract of this function.
-        unsafe { W::add_32(sums, W::dot_16(W::repeat_32::<G>(a), columns)) }
+        unsafe { W::add_32(sums, W::dot_16(a, columns)) }
     }
     #[inline(always)]
     unsafe fn row(sums: W::V, _row: usize) -> [W::V; 1] {
@@ -496,6 +566,12 @@ impl<W: Words> Product8 for Pairs<W, 1> {
         n: usize,
     ) {
         // SAFETY: the caller meets the contract of this function.
-        unsafe { Self::requant_rows_at_once(sums, q, at, out, stride, n) }
+        unsafe {
+            let (first, others) = sums.split_at(sums.len().min(4));
+            Self::requant_rows_at_once(first, q, at, out, stride, n);
+            if !others.is_empty() {
+                Self::requant_rows_at_once(others, q, at, out.add(4 * stride), stride, n);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::pairs::{Pairs, Words};
+use super::pairs::{Pairs, Words, widen_rows};
 use super::{Dot8Task, TwoRowsTask};
 use crate::compute::simd::intrinsics;
 
@@ -50,21 +50,9 @@ impl Words for Sse41Words {
             _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(_mm_castsi128_ps(a), _mm_castsi128_ps(b)));
         odd_32(a: __m128i, b: __m128i) -> __m128i =
             _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(_mm_castsi128_ps(a), _mm_castsi128_ps(b)));
+        repeat_32(p: *const u8) -> __m128i = _mm_set1_epi32(p.cast::<i32>().read_unaligned());
         narrow_16(a: __m128i, b: __m128i) -> __m128i = _mm_packs_epi32(a, b);
         narrow_8(a: __m128i, b: __m128i) -> __m128i = _mm_packus_epi16(a, b);
-    }
-
-    #[inline(always)]
-    unsafe fn repeat_32<const G: usize>(a: __m128i) -> __m128i {
-        // SAFETY: SSE4.1 exists by the trait's contract.
-        unsafe {
-            match G {
-                0 => _mm_shuffle_epi32::<0b00_00_00_00>(a),
-                1 => _mm_shuffle_epi32::<0b01_01_01_01>(a),
-                2 => _mm_shuffle_epi32::<0b10_10_10_10>(a),
-                _ => _mm_shuffle_epi32::<0b11_11_11_11>(a),
-            }
-        }
     }
 
     #[inline(always)]
@@ -92,6 +80,18 @@ impl Words for Sse41Words {
     }
 
     #[inline(always)]
+    unsafe fn widen_rows(
+        rows: (*const usize, usize),
+        bytes: (usize, usize),
+        signed: bool,
+        to: (*mut i16, usize),
+        sums: Option<&mut [i32]>,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { widen_alone(rows, bytes, signed, to, sums) }
+    }
+
+    #[inline(always)]
     unsafe fn call<T: TwoRowsTask>(task: T) {
         // SAFETY: the caller meets the contract of this function.
         unsafe { alone(task) }
@@ -105,4 +105,19 @@ impl Words for Sse41Words {
 unsafe fn alone<T: TwoRowsTask>(task: T) {
     // SAFETY: the caller meets the contract of this function.
     unsafe { task.run::<Sse41Pairs<2>>() }
+}
+
+/// # Safety
+/// As for [`Words::widen_rows`].
+#[inline(never)]
+#[target_feature(enable = "sse4.1")]
+unsafe fn widen_alone(
+    rows: (*const usize, usize),
+    bytes: (usize, usize),
+    signed: bool,
+    to: (*mut i16, usize),
+    sums: Option<&mut [i32]>,
+) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { widen_rows::<Sse41Words>(rows, bytes, signed, to, sums) }
 }

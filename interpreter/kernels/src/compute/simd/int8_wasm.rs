@@ -2,7 +2,7 @@
 
 use std::arch::wasm32::*;
 
-use super::pairs::{Pairs, Words};
+use super::pairs::{Pairs, Words, widen_rows};
 use super::{Dot8Task, TwoRowsTask};
 use crate::compute::simd::intrinsics;
 
@@ -48,18 +48,9 @@ impl Words for Simd128Words {
         interleave_high_16(a: v128, b: v128) -> v128 = i16x8_shuffle::<4, 12, 5, 13, 6, 14, 7, 15>(a, b);
         even_32(a: v128, b: v128) -> v128 = i32x4_shuffle::<0, 2, 4, 6>(a, b);
         odd_32(a: v128, b: v128) -> v128 = i32x4_shuffle::<1, 3, 5, 7>(a, b);
+        repeat_32(p: *const u8) -> v128 = v128_load32_splat(p.cast());
         narrow_16(a: v128, b: v128) -> v128 = i16x8_narrow_i32x4(a, b);
         narrow_8(a: v128, b: v128) -> v128 = u8x16_narrow_i16x8(a, b);
-    }
-
-    #[inline(always)]
-    unsafe fn repeat_32<const G: usize>(a: v128) -> v128 {
-        match G {
-            0 => i32x4_shuffle::<0, 0, 0, 0>(a, a),
-            1 => i32x4_shuffle::<1, 1, 1, 1>(a, a),
-            2 => i32x4_shuffle::<2, 2, 2, 2>(a, a),
-            _ => i32x4_shuffle::<3, 3, 3, 3>(a, a),
-        }
     }
 
     #[inline(always)]
@@ -72,6 +63,18 @@ impl Words for Simd128Words {
     #[inline(always)]
     unsafe fn mul_high_32(a: v128, b: v128) -> v128 {
         i32x4_shuffle::<1, 3, 5, 7>(i64x2_extmul_low_i32x4(a, b), i64x2_extmul_high_i32x4(a, b))
+    }
+
+    #[inline(always)]
+    unsafe fn widen_rows(
+        rows: (*const usize, usize),
+        bytes: (usize, usize),
+        signed: bool,
+        to: (*mut i16, usize),
+        sums: Option<&mut [i32]>,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { widen_alone(rows, bytes, signed, to, sums) }
     }
 
     #[inline(always)]
@@ -88,4 +91,19 @@ impl Words for Simd128Words {
 unsafe fn alone<T: TwoRowsTask>(task: T) {
     // SAFETY: the caller meets the contract of this function.
     unsafe { task.run::<Simd128Pairs<2>>() }
+}
+
+/// # Safety
+/// As for [`Words::widen_rows`].
+#[inline(never)]
+#[target_feature(enable = "simd128")]
+unsafe fn widen_alone(
+    rows: (*const usize, usize),
+    bytes: (usize, usize),
+    signed: bool,
+    to: (*mut i16, usize),
+    sums: Option<&mut [i32]>,
+) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { widen_rows::<Simd128Words>(rows, bytes, signed, to, sums) }
 }
