@@ -24,7 +24,7 @@ pub(super) unsafe fn vl<T: Dot8Task>(task: T) {
     unsafe { task.run::<VnniVl>() }
 }
 
-/// Bytes that flip all top bits of a vector, or none; loaded from memory for the reason of `int8_x86.rs`.
+/// Bytes that flip all top bits of a vector, or none; loaded from memory for the reason of `int8_avx2.rs`.
 static FLIP: [[u8; 32]; 2] = [[0; 32], [0x80; 32]];
 
 /// Interleaves the first eight bytes of four rows.
