@@ -538,9 +538,10 @@ kernels!(SSE41, sse41, tile_of_words[Sse41Pairs<1>], #[target_feature(enable = "
 kernels!(AVX2, avx2, tile_of_words[Avx2Pairs], #[target_feature(enable = "avx2")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5],
 });
+// Sixteen registers: with five rows of two vectors or with three vectors, accumulators are in memory.
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX_VNNI, avx_vnni, tile[AvxVnni, false], #[target_feature(enable = "avx2,avxvnni")] {
-    1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
+    1: [1 2 3 4 5 6], 2: [1 2 3 4],
 });
 #[cfg(target_arch = "x86_64")]
 kernels!(VNNI_VL, vnni_vl, tile[VnniVl, false], #[target_feature(enable = "avx2,avx512f,avx512vl,avx512vnni")] {
