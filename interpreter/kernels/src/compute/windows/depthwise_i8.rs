@@ -93,12 +93,13 @@ impl DepthwiseI8 {
             *one = i8::from(i / (lanes * 4) * 4 + i % 4 < height);
         }
         // Σ (w - w0)(a - a0) = Σ w·a - a0·Σ w - w0·Σ a + taps·a0·w0
-        let (mut a0, w0) = (input.zero_in(unsigned), weight_quant.zero_in(false));
+        // Pairs are widened with their own sign.
         #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-        if pairs::is_for(isa) {
-            // Pairs are widened with their own sign.
-            a0 = input.zero_point;
-        }
+        let paired = pairs::is_for(isa);
+        #[cfg(not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))))]
+        let paired = false;
+        let a0 = if paired { input.zero_point } else { input.zero_in(unsigned) };
+        let w0 = weight_quant.zero_in(false);
         let both = a0.wrapping_mul(w0).wrapping_mul(taps as i32);
         for (c, own) in own.as_mut_slice().iter_mut().enumerate().take(channels) {
             let sum = own.wrapping_mul(a0);
