@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::{Dot8, Dot8Task, Product8, TwoRows, TwoRowsTask, Widen, first_bytes, store_first_bytes};
 use crate::compute::base::requant::{FloatPart, Records, RequantPart, record};
-use crate::compute::simd::{intrinsics, x86::store_first8};
+use crate::compute::simd::{intrinsics, store_first8};
 
 /// # Safety
 /// The processor must have AVX2.

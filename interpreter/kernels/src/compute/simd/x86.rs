@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Simd, SimdTask, first_floats, intrinsics, store_first_floats};
+use super::{Simd, SimdTask, first_floats, intrinsics, store_first_floats, store_first8};
 
 /// Four lanes.
 #[derive(Clone, Copy)]
@@ -47,30 +47,6 @@ static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 
 unsafe fn first8(n: usize) -> __m256i {
     // SAFETY: AVX exists by the trait's contract; the window is inside the array, as `n` is limited to 8.
     unsafe { _mm256_loadu_si256(FIRST.as_ptr().add(8 - n.min(8)).cast()) }
-}
-
-/// Stores the first `n` lanes, fewer than 8. A store with a mask takes tens of cycles on processors of the Zen family
-/// without AVX-512.
-///
-/// # Safety
-/// `p` is valid for them, and the processor has AVX.
-#[inline(always)]
-pub(super) unsafe fn store_first8(p: *mut f32, v: __m256, n: usize) {
-    // SAFETY: valid by the caller's contract.
-    unsafe {
-        let (mut p, mut rest) = (p, _mm256_castps256_ps128(v));
-        if n & 4 != 0 {
-            _mm_storeu_ps(p, rest);
-            (p, rest) = (p.add(4), _mm256_extractf128_ps::<1>(v));
-        }
-        if n & 2 != 0 {
-            _mm_storel_pd(p.cast(), _mm_castps_pd(rest));
-            (p, rest) = (p.add(2), _mm_movehl_ps(rest, rest));
-        }
-        if n & 1 != 0 {
-            _mm_store_ss(p, rest);
-        }
-    }
 }
 
 #[inline(always)]
