@@ -428,6 +428,11 @@ fn scaled_product(m: Multiplier, away: bool, zero_point: i32) -> [i32; PRODUCT_F
     [m.multiplier, -reach, reach, power, first, away, half + (zero_point << PRODUCT_SHIFT)]
 }
 
+/// The shift of a column in a wide or a biased record. Columns without a factor may have any shift.
+fn right_shift(m: Multiplier) -> i32 {
+    if m.multiplier == 0 { 1 } else { -m.shift }
+}
+
 /// Writes a wide record.
 fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: usize, zero_point: i32) {
     let mut set = |at: usize, value: i64| {
@@ -435,7 +440,7 @@ fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: u
         (record[2 * at], record[2 * at + 1]) = (value as i32, (value >> 32) as i32);
     };
     for (i, m) in columns.enumerate() {
-        let right = i64::from((-m.shift).clamp(1, 31));
+        let right = i64::from(right_shift(m));
         let half = i % 2 * (lanes / 2) + i / 2;
         set(half, i64::from(m.multiplier));
         set(lanes + half, (1 << 30) + (1 << (30 + right)) + (i64::from(zero_point) << (31 + right)));
@@ -456,7 +461,7 @@ fn bias(
         // The upper half of the addend.
         let addend = &mut record[2 * (lanes + half) + 1];
         *addend = addend.wrapping_add(i32::MIN);
-        let right = (-m.shift).clamp(1, 31).cast_unsigned();
+        let right = right_shift(m).cast_unsigned();
         record[6 * lanes + i] = zero_point.wrapping_sub(1i32.wrapping_shl(32 - right));
         record[7 * lanes + i] = if away { i32::MIN } else { 0 };
     }
