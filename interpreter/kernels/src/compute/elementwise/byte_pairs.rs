@@ -158,33 +158,26 @@ impl Dot8Task for PairsTask<'_> {
         unsafe {
             match self.op.formula {
                 Formula::ShortSum(f) if f.away => {
-                    let (zero_point, bounds) = (f.zero_point, f.bounds);
-                    let f = f.vectors::<D, true>();
-                    let f = Short::<D, _> { f, zero_point, bounds, flips, set: PhantomData };
-                    self.shape.blocks(self.part, self.operands, self.out, f);
+                    self.short::<D>(f.vectors::<D, true>(), f.zero_point, f.bounds);
                 }
-                Formula::ShortSum(f) => {
-                    let (zero_point, bounds) = (f.zero_point, f.bounds);
-                    let f = f.vectors::<D, false>();
-                    let f = Short::<D, _> { f, zero_point, bounds, flips, set: PhantomData };
-                    self.shape.blocks(self.part, self.operands, self.out, f);
-                }
-                Formula::ShortProduct(f) => {
-                    let f = Short::<D, _> {
-                        f: f.vectors::<D>(),
-                        zero_point: f.zero_point,
-                        bounds: f.bounds,
-                        flips,
-                        set: PhantomData,
-                    };
-                    self.shape.blocks(self.part, self.operands, self.out, f);
-                }
+                Formula::ShortSum(f) => self.short::<D>(f.vectors::<D, false>(), f.zero_point, f.bounds),
+                Formula::ShortProduct(f) => self.short::<D>(f.vectors::<D>(), f.zero_point, f.bounds),
                 Formula::Sum(f) => self.shape.blocks(self.part, self.operands, self.out, Scalar { f, flips }),
                 Formula::Product(f) => {
                     self.shape.blocks(self.part, self.operands, self.out, Scalar { f, flips })
                 }
             }
         }
+    }
+}
+
+impl PairsTask<'_> {
+    /// Computes the part by a formula for vectors.
+    #[inline(always)]
+    unsafe fn short<D: Dot8>(self, f: impl Vectors<D>, zero_point: i16, bounds: [i16; 2]) {
+        let f = Short { f, zero_point, bounds, flips: self.op.flips, set: PhantomData::<D> };
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { self.shape.blocks(self.part, self.operands, self.out, f) }
     }
 }
 
