@@ -87,7 +87,7 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
     const GROUPS: usize = 1;
     /// Rows that share an accumulator: 1 or 2.
     const ROWS: usize = 1;
-    /// Whether [`Product8::a`] loads activations that were widened for all columns of a tile; all other properties are then the default ones.
+    /// Whether [`Product8::a`] loads activations that [`Widen`] has widened. Other constants then have their defaults.
     const WIDENED: bool = false;
 
     unsafe fn start() -> Self::Sums;
@@ -151,7 +151,10 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
 ///
 /// # Safety
 /// As for [`Dot8`].
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+    allow(dead_code, reason = "other targets have products of bytes")
+)]
 pub(crate) trait Widen: Product8 {
     /// Widens `n` bytes of each of several rows, from byte `at` on, and writes each row's `stride` values after the previous
     /// row's. Up to 16 values after `n` may be written; the first of these is always initialized. Adds the sum of each row to
@@ -169,7 +172,10 @@ pub(crate) trait Widen: Product8 {
 ///
 /// # Safety
 /// As for [`Dot8`].
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+    allow(dead_code, reason = "other targets have products of bytes")
+)]
 pub(crate) trait TwoRows: Dot8 {
     /// Number of neighbouring pixels whose sums fit the registers: 4 or 8.
     const RUN: usize;
@@ -180,18 +186,22 @@ pub(crate) trait TwoRows: Dot8 {
     unsafe fn one_row<const SIGNED: bool>(a: *const u8, n: usize) -> Self::I;
     /// Requantizes the sums of pixels, which are `stride` apart, and stores the first `n` bytes of each.
     unsafe fn requant_pixels(sums: &[Self::I], q: &RequantPart, out: *mut u8, stride: usize, n: usize);
-    /// Runs a task in a function of its own: one large function for all tasks would allocate registers worse.
-    unsafe fn call<T: TwoRowsTask>(task: T);
+    /// Runs a task in a function of its own.
+    unsafe fn call<T: OwnFunction>(task: T);
 }
 
-/// A task of [`TwoRows::call`].
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-pub(crate) trait TwoRowsTask {
+/// A task for a function of its own with the instructions of a set: in one large function, the compiler would allocate
+/// registers worse.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+    allow(dead_code, reason = "other targets have products of bytes")
+)]
+pub(crate) trait OwnFunction {
     /// Runs the task. Implementations must be `#[inline(always)]`.
     ///
     /// # Safety
-    /// The processor must have the instructions of `D`.
-    unsafe fn run<D: TwoRows>(self);
+    /// The processor must have the instructions.
+    unsafe fn run(self);
 }
 
 /// A task that is compiled for every instruction set.

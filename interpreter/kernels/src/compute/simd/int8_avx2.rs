@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Dot8, Dot8Task, Product8, TwoRows, TwoRowsTask, Widen, first_bytes, store_first_bytes};
+use super::{Dot8, Dot8Task, OwnFunction, Product8, TwoRows, Widen, first_bytes, store_first_bytes};
 use crate::compute::base::requant::{FloatPart, Records, RequantPart, record};
 use crate::compute::simd::{intrinsics, store_first8};
 
@@ -512,9 +512,9 @@ unsafe fn first_eight(p: *const u8, n: usize) -> __m128i {
 /// The processor must have AVX2.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-unsafe fn alone<T: TwoRowsTask>(task: T) {
+unsafe fn alone<T: OwnFunction>(task: T) {
     // SAFETY: the caller meets the contract of this function.
-    unsafe { task.run::<Avx2Pairs>() }
+    unsafe { task.run() }
 }
 
 impl TwoRows for Avx2Pairs {
@@ -546,7 +546,7 @@ impl TwoRows for Avx2Pairs {
     }
 
     #[inline(always)]
-    unsafe fn call<T: TwoRowsTask>(task: T) {
+    unsafe fn call<T: OwnFunction>(task: T) {
         // SAFETY: the caller meets the contract of this function.
         unsafe { alone(task) }
     }

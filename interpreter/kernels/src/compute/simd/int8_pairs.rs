@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Dot8, Product8, TwoRows, TwoRowsTask, Widen, first_bytes, requant_one, store_first_bytes};
+use super::{Dot8, OwnFunction, Product8, TwoRows, Widen, first_bytes, requant_one, store_first_bytes};
 use crate::compute::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, record};
 
 /// Operations on vectors of 128 bits. Suffixes are the bits of a lane.
@@ -55,16 +55,8 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn mul_add_shift<const S: u32>(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The upper 32 bits of products of 64 bits.
     unsafe fn mul_high_32(a: Self::V, b: Self::V) -> Self::V;
-    /// [`Widen::widen`], in a function of its own: in a micro-kernel, it would take registers from the sums.
-    unsafe fn widen_rows(
-        rows: (*const usize, usize),
-        bytes: (usize, usize),
-        signed: bool,
-        to: (*mut i16, usize),
-        sums: Option<&mut [i32]>,
-    );
-    /// [`TwoRows::call`].
-    unsafe fn call<T: TwoRowsTask>(task: T);
+    /// Runs a task in a function of its own.
+    unsafe fn call<T: OwnFunction>(task: T);
 }
 
 /// `V` vectors of four columns.
@@ -455,55 +447,54 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
     }
 
     #[inline(always)]
-    unsafe fn call<T: TwoRowsTask>(task: T) {
+    unsafe fn call<T: OwnFunction>(task: T) {
         // SAFETY: the caller meets the contract of this function.
         unsafe { W::call(task) }
     }
 }
 
 /// [`Widen::widen`].
-///
-/// # Safety
-/// As for that function.
-#[inline(always)]
-pub(super) unsafe fn widen_rows<W: Words>(
-    (table, rows): (*const usize, usize),
-    (at, n): (usize, usize),
+struct WidenTask<'a, W> {
+    rows: (*const usize, usize),
+    bytes: (usize, usize),
     signed: bool,
-    (to, stride): (*mut i16, usize),
-    mut sums: Option<&mut [i32]>,
-) {
-    // SAFETY: the caller meets the contract of this function.
-    unsafe {
-        let ones = W::splat_16(1);
-        for i in 0..rows {
-            let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i)).add(at);
-            let to = to.add(i * stride);
-            let mut total = W::splat_32(0);
-            let mut k = 0;
-            while k + 8 <= n {
-                let words = if signed { W::widen(from.add(k)) } else { W::widen_unsigned(from.add(k)) };
-                W::store(to.add(k).cast(), words);
-                if sums.is_some() {
+    to: (*mut i16, usize),
+    sums: Option<&'a mut [i32]>,
+    words: PhantomData<W>,
+}
+
+impl<W: Words> OwnFunction for WidenTask<'_, W> {
+    #[inline(always)]
+    unsafe fn run(mut self) {
+        let ((table, rows), (at, n), (to, stride)) = (self.rows, self.bytes, self.to);
+        // SAFETY: the caller meets the contract of `Widen::widen`.
+        unsafe {
+            let widen = |p: *const u8| if self.signed { W::widen(p) } else { W::widen_unsigned(p) };
+            let ones = W::splat_16(1);
+            for i in 0..rows {
+                let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i)).add(at);
+                let to = to.add(i * stride);
+                let mut total = W::splat_32(0);
+                let mut k = 0;
+                while k + 8 <= n {
+                    let words = widen(from.add(k));
+                    W::store(to.add(k).cast(), words);
+                    if self.sums.is_some() {
+                        total = W::add_32(total, W::dot_16(words, ones));
+                    }
+                    k += 8;
+                }
+                if k < n {
+                    // Missing bytes are zero.
+                    let words = widen(first_bytes(from.add(k), n - k).as_ptr().cast());
+                    W::store(to.add(k).cast(), words);
                     total = W::add_32(total, W::dot_16(words, ones));
                 }
-                k += 8;
-            }
-            if k < n {
-                let bytes = first_bytes(from.add(k), n - k);
-                let bytes = bytes.as_ptr().cast();
-                let words = if signed { W::widen(bytes) } else { W::widen_unsigned(bytes) };
-                W::store(to.add(k).cast(), words);
-                // Missing bytes are zero.
-                total = W::add_32(total, W::dot_16(words, ones));
-            } else if n % 2 == 1 {
-                to.add(n).write(0);
-            }
-            if let Some(sum) = sums.as_mut().and_then(|sums| sums.get_mut(i)) {
-                let mut lanes = [0i32; 4];
-                W::store(lanes.as_mut_ptr().cast(), total);
-                let [a, b, c, d] = lanes;
-                *sum = sum.wrapping_add(a).wrapping_add(b).wrapping_add(c).wrapping_add(d);
+                if let Some(sum) = self.sums.as_mut().and_then(|sums| sums.get_mut(i)) {
+                    let mut lanes = [0i32; 4];
+                    W::store(lanes.as_mut_ptr().cast(), total);
+                    *sum = lanes.into_iter().fold(*sum, i32::wrapping_add);
+                }
             }
         }
     }
@@ -519,7 +510,7 @@ impl<W: Words> Widen for Pairs<W, 1> {
         sums: Option<&mut [i32]>,
     ) {
         // SAFETY: the caller meets the contract of this function.
-        unsafe { W::widen_rows(rows, bytes, signed, to, sums) }
+        unsafe { W::call(WidenTask::<W> { rows, bytes, signed, to, sums, words: PhantomData }) }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::arch::wasm32::*;
 
-use super::pairs::{Pairs, Words, widen_rows};
-use super::{Dot8Task, TwoRowsTask};
+use super::pairs::{Pairs, Words};
+use super::{Dot8Task, OwnFunction};
 use crate::compute::simd::intrinsics;
 
 /// # Safety
@@ -66,44 +66,17 @@ impl Words for Simd128Words {
     }
 
     #[inline(always)]
-    unsafe fn widen_rows(
-        rows: (*const usize, usize),
-        bytes: (usize, usize),
-        signed: bool,
-        to: (*mut i16, usize),
-        sums: Option<&mut [i32]>,
-    ) {
-        // SAFETY: the caller meets the contract of this function.
-        unsafe { widen_alone(rows, bytes, signed, to, sums) }
-    }
-
-    #[inline(always)]
-    unsafe fn call<T: TwoRowsTask>(task: T) {
+    unsafe fn call<T: OwnFunction>(task: T) {
         // SAFETY: the caller meets the contract of this function.
         unsafe { alone(task) }
     }
 }
 
 /// # Safety
-/// As for [`TwoRowsTask::run`].
+/// As for [`OwnFunction::run`].
 #[inline(never)]
 #[target_feature(enable = "simd128")]
-unsafe fn alone<T: TwoRowsTask>(task: T) {
+unsafe fn alone<T: OwnFunction>(task: T) {
     // SAFETY: the caller meets the contract of this function.
-    unsafe { task.run::<Simd128Pairs<2>>() }
-}
-
-/// # Safety
-/// As for [`Words::widen_rows`].
-#[inline(never)]
-#[target_feature(enable = "simd128")]
-unsafe fn widen_alone(
-    rows: (*const usize, usize),
-    bytes: (usize, usize),
-    signed: bool,
-    to: (*mut i16, usize),
-    sums: Option<&mut [i32]>,
-) {
-    // SAFETY: the caller meets the contract of this function.
-    unsafe { widen_rows::<Simd128Words>(rows, bytes, signed, to, sums) }
+    unsafe { task.run() }
 }

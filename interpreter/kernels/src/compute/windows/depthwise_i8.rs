@@ -16,8 +16,7 @@ use crate::compute::base::requant::{ByteQuant, OutputQuant, Requant, RequantPart
 use crate::compute::matmul::geometry::{Checked, ConvGeometry, DepthwiseFilter};
 use crate::compute::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::compute::threads::share::{serial_tasks, threads_for};
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-use crate::compute::windows::depthwise_i8_pairs::{self as pairs, Pairs};
+use crate::compute::windows::depthwise_i8_pairs::Pairs;
 #[cfg(target_arch = "x86_64")]
 use crate::compute::windows::{
     depthwise_i8_row as row, depthwise_i8_wide as packed, depthwise_i8_x86 as x86,
@@ -45,7 +44,6 @@ pub struct DepthwiseI8 {
     /// Blocks of 64 channels.
     #[cfg(target_arch = "x86_64")]
     wide: Option<packed::Wide>,
-    #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
     pairs: Option<Pairs>,
 }
 
@@ -94,10 +92,7 @@ impl DepthwiseI8 {
         }
         // Σ (w - w0)(a - a0) = Σ w·a - a0·Σ w - w0·Σ a + taps·a0·w0
         // Pairs are widened with their own sign.
-        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-        let paired = pairs::is_for(isa);
-        #[cfg(not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))))]
-        let paired = false;
+        let paired = Pairs::are_for(isa);
         let a0 = if paired { input.zero_point } else { input.zero_in(unsigned) };
         let w0 = weight_quant.zero_in(false);
         let both = a0.wrapping_mul(w0).wrapping_mul(taps as i32);
@@ -112,7 +107,6 @@ impl DepthwiseI8 {
         let mut blank = AlignedVec::zeroed(padding)?;
         blank.as_mut_slice().fill(input.zero_byte()?);
         // Σ (w - w0)(a - a0) = Σ (w - w0)·a - a0·Σ (w - w0), and `own` has the last term.
-        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
         let weight = |row: usize, column: usize, c: usize| {
             let byte = weights[(row * width + column) * channels + c];
             i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
@@ -124,17 +118,12 @@ impl DepthwiseI8 {
             }
             _ => None,
         };
-        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-        let pairs = match pairs::is_for(isa) {
-            true => Some(Pairs::pack(isa, &filter, weight, own.as_slice(), input.signed, &output)?),
-            false => None,
-        };
+        let pairs = Pairs::pack(isa, &filter, weight, own.as_slice(), input.signed, &output)?;
         #[cfg(target_arch = "x86_64")]
         let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors));
         #[cfg(not(target_arch = "x86_64"))]
         let skip = 0;
-        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-        let skip = if pairs.is_some() { vectors } else { skip };
+        let skip = if paired { vectors } else { skip };
         let first = skip * lanes;
         let per_vector = product("weights", &[quads, width, lanes, 4])?;
         let mut packed = AlignedVec::<i8>::zeroed(product("weights", &[vectors - skip, per_vector])?)?;
@@ -152,7 +141,6 @@ impl DepthwiseI8 {
         Ok(Self {
             #[cfg(target_arch = "x86_64")]
             wide,
-            #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
             pairs,
             isa,
             filter,
@@ -215,7 +203,6 @@ impl DepthwiseI8 {
         par.run(rows.div_ceil(per_task) * parts, &|task| {
             let (block, part) = (task / parts, task % parts);
             let rows = block * per_task..((block + 1) * per_task).min(rows);
-            #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
             if let Some(pairs) = &self.pairs {
                 let (blank, vectors) = (self.blank.as_slice(), pairs.part(part, parts));
                 // SAFETY: `pairs` exists only if the processor has the instructions (`pack`). Lengths and geometry are

@@ -3,25 +3,28 @@
 //! The bytes of two rows of the window are interleaved and widened: each lane of a vector has two taps of a channel, whose
 //! products are added by one instruction. Neighbouring output pixels share these vectors.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::compute::base::buffer::{AlignedVec, SharedMut};
 use crate::compute::base::error::{Result, product};
-use crate::compute::base::isa::{Bytes, Isa};
+#[allow(unused_imports, reason = "other targets have products of bytes")]
+use crate::compute::base::isa::Bytes;
+use crate::compute::base::isa::Isa;
 use crate::compute::base::requant::{OutputQuant, Requant, RequantPart};
 use crate::compute::matmul::geometry::{ConvGeometry, DepthwiseFilter};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
 use crate::compute::simd::int8::{Avx2Pairs, Sse41Pairs};
-use crate::compute::simd::int8::{Layout, TwoRows, TwoRowsTask};
+use crate::compute::simd::int8::{Layout, OwnFunction, TwoRows};
 
 /// Number of neighbouring pixels that are computed at a time, or twice this number.
 const RUN: usize = 4;
 
 /// Packed operands.
 pub(super) struct Pairs {
-    isa: Isa,
+    rows: RowsFn,
     channels: usize,
     window: [usize; 2],
     /// Whether activations are signed.
@@ -35,19 +38,30 @@ pub(super) struct Pairs {
     requant: Requant,
 }
 
-/// Returns whether an instruction set computes windows with products of pairs.
-pub(super) fn is_for(isa: Isa) -> bool {
+/// A function that computes rows. The processor must have its instructions; otherwise as for [`Pairs::run`].
+type RowsFn = unsafe fn(RowsTask<'_>);
+
+/// Returns the function of an instruction set that computes windows with products of pairs.
+fn rows_fn(isa: Isa) -> Option<RowsFn> {
     match isa.bytes() {
         #[cfg(target_arch = "x86_64")]
-        Bytes::Avx2 | Bytes::Sse41 => true,
+        Bytes::Avx2 => Some(avx2),
+        #[cfg(target_arch = "x86_64")]
+        Bytes::Sse41 => Some(sse41),
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        Bytes::Simd128 => true,
-        _ => false,
+        Bytes::Simd128 => Some(simd128),
+        _ => None,
     }
 }
 
 impl Pairs {
-    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`.
+    /// Whether an instruction set computes windows with products of pairs.
+    pub(super) fn are_for(isa: Isa) -> bool {
+        rows_fn(isa).is_some()
+    }
+
+    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`. `None` if the instruction set has other
+    /// products.
     ///
     /// # Errors
     /// Fails if a multiplier is out of range, or memory cannot be allocated.
@@ -58,7 +72,8 @@ impl Pairs {
         bias: &[i32],
         signed: bool,
         output: &OutputQuant<'_>,
-    ) -> Result<Self> {
+    ) -> Result<Option<Self>> {
+        let Some(rows) = rows_fn(isa) else { return Ok(None) };
         let (channels, [height, width]) = (filter.channels, filter.window);
         let Layout { lanes, records, .. } = Layout::new(isa);
         let vectors = channels.div_ceil(lanes);
@@ -79,8 +94,8 @@ impl Pairs {
             *to = bias.get(channel(i)).copied().unwrap_or(0);
         }
         let requant = Requant::ordered(output, (channels, padded), (lanes, records), |i| Some(channel(i)))?;
-        Ok(Self {
-            isa,
+        Ok(Some(Self {
+            rows,
             channels,
             window: filter.window,
             signed,
@@ -89,7 +104,7 @@ impl Pairs {
             weights,
             bias: ordered,
             requant,
-        })
+        }))
     }
 
     /// Convolves rows of the output, for some of the vectors.
@@ -107,26 +122,9 @@ impl Pairs {
         vectors: Range<usize>,
     ) {
         let task = RowsTask { layer: self, geo, input, blank, out, rows, vectors };
-        // SAFETY: the caller meets the contract of these functions, and a value of `Isa` proves that the processor has the
+        // SAFETY: the caller meets the contract of this function, and a value of `Isa` proved that the processor has the
         // instructions.
-        unsafe {
-            match (self.isa.bytes(), self.signed) {
-                #[cfg(target_arch = "x86_64")]
-                (Bytes::Avx2, true) => avx2::<true>(task),
-                #[cfg(target_arch = "x86_64")]
-                (Bytes::Avx2, false) => avx2::<false>(task),
-                #[cfg(target_arch = "x86_64")]
-                (Bytes::Sse41, true) => sse41::<true>(task),
-                #[cfg(target_arch = "x86_64")]
-                (Bytes::Sse41, false) => sse41::<false>(task),
-                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-                (Bytes::Simd128, true) => simd128::<true>(task),
-                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-                (Bytes::Simd128, false) => simd128::<false>(task),
-                // `is_for` excludes others.
-                _ => {}
-            }
-        }
+        unsafe { (self.rows)(task) }
     }
 
     /// The vectors of part `part` of `parts`. Vectors that overlap are in the same part.
@@ -144,12 +142,18 @@ fn first_channel(vector: usize, lanes: usize, channels: usize) -> usize {
 }
 
 /// Defines [`RowsTask::run`] for an instruction set.
+#[allow(unused_macros, reason = "other targets have products of bytes")]
 macro_rules! set {
     ($name:ident, $pairs:ty, $features:literal) => {
         #[target_feature(enable = $features)]
-        unsafe fn $name<const SIGNED: bool>(task: RowsTask<'_>) {
+        unsafe fn $name(task: RowsTask<'_>) {
             // SAFETY: the caller meets the contract of this function.
-            unsafe { task.run::<$pairs, SIGNED>() }
+            unsafe {
+                match task.layer.signed {
+                    true => task.run::<$pairs, true>(),
+                    false => task.run::<$pairs, false>(),
+                }
+            }
         }
     };
 }
@@ -197,10 +201,11 @@ impl RowsTask<'_> {
         let inner = geo.interior(1);
         for row in self.rows {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
-            // A vector of few channels may end after the input.
-            let last = geo.origin(0, y) + ((height - 1) * geo.dilation[0]).cast_signed();
-            let last = image * geo.input[0] + last.clamp(0, geo.input[0].cast_signed() - 1).cast_unsigned();
-            let touches_end = ((last + 1) * geo.input[1] - 1) * layer.channels + D::LANES > self.input.len();
+            // A vector of few channels may end after the input: if it begins at the last pixel that the window reads.
+            let end = geo.origin(0, y) + ((height - 1) * geo.dilation[0] + 1).cast_signed();
+            let end = image * geo.input[0] + end.clamp(0, geo.input[0].cast_signed()).cast_unsigned();
+            let last = (end * geo.input[1]).saturating_sub(1) * layer.channels;
+            let is_cut = layer.channels < D::LANES && last + D::LANES > self.input.len();
             for v in self.vectors.clone() {
                 let first = first_channel(v, D::LANES, layer.channels);
                 let pixels = image * geo.input[0] * geo.input[1];
@@ -218,14 +223,14 @@ impl RowsTask<'_> {
                 };
                 macro_rules! pixels {
                     ($width:literal, $stride:literal) => {
-                        D::call(Pixels::<$width, $stride, SIGNED, true>(&r, &inner))
+                        D::call(Pixels::<D, $width, $stride, SIGNED, true>(&r, &inner, PhantomData))
                     };
                 }
                 // SAFETY: the caller meets the contract of `Pairs::run`.
                 unsafe {
                     match (width, geo.stride[1], geo.dilation[1]) {
-                        _ if r.channels < D::LANES && touches_end => {
-                            D::call(Pixels::<0, 1, SIGNED, false>(&r, &inner));
+                        _ if is_cut => {
+                            D::call(Pixels::<D, 0, 1, SIGNED, false>(&r, &inner, PhantomData));
                         }
                         (1, 1, _) => pixels!(1, 1),
                         (1, 2, _) => pixels!(1, 2),
@@ -249,17 +254,18 @@ impl RowsTask<'_> {
 
 /// All pixels of a row, with `WIDTH` adjacent taps across and pixels `STRIDE` apart, or with any geometry if `WIDTH` is 0. With
 /// `FULL`, the input has bytes for all lanes. The last run may overlap the run before it.
-struct Pixels<'a, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool>(
+struct Pixels<'a, D, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool>(
     &'a Row<'a>,
     &'a Range<usize>,
+    PhantomData<D>,
 );
 
-impl<const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool> TwoRowsTask
-    for Pixels<'_, WIDTH, STRIDE, SIGNED, FULL>
+impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool> OwnFunction
+    for Pixels<'_, D, WIDTH, STRIDE, SIGNED, FULL>
 {
     #[inline(always)]
-    unsafe fn run<D: TwoRows>(self) {
-        let Self(r, inner) = self;
+    unsafe fn run(self) {
+        let Self(r, inner, _) = self;
         let width = r.geo.output[1];
         // SAFETY: the caller meets the contract of this function. Runs without checks of columns are in the interior.
         unsafe {

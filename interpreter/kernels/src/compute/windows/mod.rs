@@ -2,7 +2,10 @@
 
 pub(super) mod depthwise;
 pub(super) mod depthwise_i8;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+    allow(dead_code, reason = "other targets have products of bytes")
+)]
 mod depthwise_i8_pairs;
 #[cfg(target_arch = "x86_64")]
 mod depthwise_i8_row;
