@@ -1,8 +1,5 @@
 //! Micro-kernels of 8-bit products.
 
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-use std::mem::MaybeUninit;
-
 use crate::compute::base::isa::{Bytes, Isa};
 use crate::compute::base::requant::{ByteQuant, FloatPart, Records, RequantPart};
 #[cfg(target_arch = "x86_64")]
@@ -12,8 +9,6 @@ use crate::compute::matmul::gemm_f32::{MAX_CHAINS, chains};
 use crate::compute::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::compute::simd::int8::Simd128Pairs;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-use crate::compute::simd::int8::Widen;
 #[cfg(target_arch = "x86_64")]
 use crate::compute::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
 #[cfg(target_arch = "aarch64")]
@@ -231,98 +226,110 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
     }
 }
 
-/// Elements of each row that are widened at a time, and the maximum number that [`Widen::widen`] writes after them.
+/// Tiles of instruction sets whose widest products are those of pairs of 16 bits.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-const WORDS: usize = 256;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-const SLACK: usize = 16;
+mod words {
+    use std::mem::MaybeUninit;
 
-/// Widened elements of `MR` rows.
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-#[repr(align(32))]
-struct Words<const MR: usize>([[MaybeUninit<i16>; WORDS + SLACK]; MR]);
+    use super::{PanelI8, columns, correction, finish, row_part};
+    use crate::compute::simd::int8::Widen;
 
-/// As [`tile`], with activations that are widened first: the next [`WORDS`] elements of each row, from as many segments as
-/// they have. An odd segment is followed by an element whose weights are zero.
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-#[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
-    t: &PanelI8,
-    rows: *const usize,
-    first: usize,
-) {
-    // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
-    unsafe {
-        let mut words = Words::<MR>([[MaybeUninit::uninit(); WORDS + SLACK]; MR]);
-        let mut acc = [[D::start(); NV]; MR];
-        let mut packed = t.packed;
-        let flip = D::flip(t.flip);
-        let (mut segment, mut at) = (0, 0);
-        // Elements that have no weights do not count.
-        let summed = t.weight_zero != 0 && t.counted == t.len;
-        let mut own = [0i32; MR];
-        while segment < t.segments {
-            let mut n = 0;
-            while segment < t.segments && n < WORDS {
-                let count = (t.len - at).min(WORDS - n);
-                let to = words.0.as_mut_ptr().cast::<i16>().add(n);
-                let (rows, sums) = ((rows.add(segment * MR), MR), summed.then_some(&mut own[..]));
-                D::widen(rows, (at, count), t.signed, (to, WORDS + SLACK), sums);
-                n += count.next_multiple_of(D::DEPTH);
-                at += count;
-                if at == t.len {
-                    (segment, at) = (segment + 1, 0);
+    /// Elements of each row that are widened at a time, and the maximum number that [`Widen::widen`] writes after them.
+    const WORDS: usize = 256;
+    const SLACK: usize = 16;
+
+    /// Widened elements of `MR` rows.
+    #[repr(align(32))]
+    struct Words<const MR: usize>([[MaybeUninit<i16>; WORDS + SLACK]; MR]);
+
+    /// As [`tile`], with activations that are widened first: the next [`WORDS`] elements of each row, from as many segments as
+    /// they have. An odd segment is followed by an element whose weights are zero.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+    pub(super) unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
+        t: &PanelI8,
+        rows: *const usize,
+        first: usize,
+    ) {
+        // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
+        unsafe {
+            let mut words = Words::<MR>([[MaybeUninit::uninit(); WORDS + SLACK]; MR]);
+            let mut acc = [[D::start(); NV]; MR];
+            let mut packed = t.packed;
+            let flip = D::flip(t.flip);
+            let (mut segment, mut at) = (0, 0);
+            // Elements that have no weights do not count.
+            let summed = t.weight_zero != 0 && t.counted == t.len;
+            let mut own = [0i32; MR];
+            while segment < t.segments {
+                let mut n = 0;
+                while segment < t.segments && n < WORDS {
+                    let count = (t.len - at).min(WORDS - n);
+                    let to = words.0.as_mut_ptr().cast::<i16>().add(n);
+                    let (rows, sums) = ((rows.add(segment * MR), MR), summed.then_some(&mut own[..]));
+                    D::widen(rows, (at, count), t.signed, (to, WORDS + SLACK), sums);
+                    n += count.next_multiple_of(D::DEPTH);
+                    at += count;
+                    if at == t.len {
+                        (segment, at) = (segment + 1, 0);
+                    }
+                }
+                let mut from = words.0.as_ptr().cast::<i16>();
+                let mut left = n / D::DEPTH;
+                while left >= 2 {
+                    pairs::<D, MR, NV>(&mut acc, from, flip, packed);
+                    pairs::<D, MR, NV>(
+                        &mut acc,
+                        from.add(D::DEPTH),
+                        flip,
+                        packed.add(NV * D::LANES * D::DEPTH),
+                    );
+                    packed = packed.add(2 * NV * D::LANES * D::DEPTH);
+                    from = from.add(2 * D::DEPTH);
+                    left -= 2;
+                }
+                if left > 0 {
+                    pairs::<D, MR, NV>(&mut acc, from, flip, packed);
+                    packed = packed.add(NV * D::LANES * D::DEPTH);
                 }
             }
-            let mut from = words.0.as_ptr().cast::<i16>();
-            let mut left = n / D::DEPTH;
-            while left >= 2 {
-                pairs::<D, MR, NV>(&mut acc, from, flip, packed);
-                pairs::<D, MR, NV>(&mut acc, from.add(D::DEPTH), flip, packed.add(NV * D::LANES * D::DEPTH));
-                packed = packed.add(2 * NV * D::LANES * D::DEPTH);
-                from = from.add(2 * D::DEPTH);
-                left -= 2;
+            if t.weight_zero != 0 {
+                for i in 0..MR {
+                    own[i] =
+                        if summed { correction(t, own[i]) } else { row_part::<D, false, MR>(t, rows, i) };
+                }
             }
-            if left > 0 {
-                pairs::<D, MR, NV>(&mut acc, from, flip, packed);
-                packed = packed.add(NV * D::LANES * D::DEPTH);
+            finish::<D, false, MR, NV, 0>(t, first, &acc, None, &own);
+            if NV > 1 {
+                finish::<D, false, MR, NV, 1>(t, first, &acc, None, &own);
             }
-        }
-        if t.weight_zero != 0 {
-            for i in 0..MR {
-                own[i] = if summed { correction(t, own[i]) } else { row_part::<D, false, MR>(t, rows, i) };
-            }
-        }
-        finish::<D, false, MR, NV, 0>(t, first, &acc, None, &own);
-        if NV > 1 {
-            finish::<D, false, MR, NV, 1>(t, first, &acc, None, &own);
         }
     }
-}
 
-/// Multiplies the elements of each row at `from` by weights of each column.
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-#[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(
-    acc: &mut [[D::Sums; NV]; MR],
-    from: *const i16,
-    flip: D::Flip,
-    packed: *const i8,
-) {
-    // SAFETY: the caller meets the contract of this function.
-    unsafe {
-        let b = columns::<D, false, NV>(packed);
-        for i in 0..MR {
-            let a = from.add(i * (WORDS + SLACK)).cast();
-            let a = D::a([a, a], flip);
-            for j in 0..NV {
-                acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
+    /// Multiplies the elements of each row at `from` by weights of each column.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+    unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(
+        acc: &mut [[D::Sums; NV]; MR],
+        from: *const i16,
+        flip: D::Flip,
+        packed: *const i8,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let b = columns::<D, false, NV>(packed);
+            for i in 0..MR {
+                let a = from.add(i * (WORDS + SLACK)).cast();
+                let a = D::a([a, a], flip);
+                for j in 0..NV {
+                    acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
+                }
             }
         }
     }
 }
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+use words::tile_of_words;
 
 /// Stores vector `J` of the sums of each row, each of which gets `own` added.
 #[inline(always)]
@@ -528,7 +535,7 @@ macro_rules! kernels {
     };
 }
 
-// As in single precision; with products of pairs each vector of sums takes several registers.
+// As in single precision.
 kernels!(PORTABLE, portable, tile[Portable8, false], { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
 kernels!(SSE41, sse41, tile_of_words[Sse41Pairs<1>], #[target_feature(enable = "sse4.1")] {
