@@ -32,43 +32,59 @@ pub struct InvokeContext<'a> {
 /// Tensors that were handed out. A context is created for every node, so creating and dropping an empty list takes few
 /// instructions.
 struct Handed {
-    /// The first `len` elements.
-    few: [TensorId; MAX_FEW],
+    /// The first `len` indices; `len` is 0 only if there are none.
+    few: [u32; MAX_FEW],
     len: usize,
     /// All of them, once there are more than [`MAX_FEW`]: a node may have 100,000s of outputs.
-    many: Option<HashSet<TensorId>>,
+    #[allow(clippy::box_collection, reason = "an empty field is written for every node")]
+    many: Option<Box<HashSet<TensorId>>>,
 }
 
 /// Up to this number of tensors, a list is searched faster and needs no allocation.
 const MAX_FEW: usize = 8;
 
 impl Handed {
-    const NONE: Self = Handed { few: [TensorId(0); MAX_FEW], len: 0, many: None };
+    const NONE: Self = Handed { few: [0; MAX_FEW], len: 0, many: None };
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len == 0
+    }
 
     #[inline]
     fn contains(&self, id: TensorId) -> bool {
         // Most kernels read all inputs before they write.
-        self.len > 0 && self.find(id)
+        !self.is_empty() && self.find(id)
+    }
+
+    /// The tensors that are not in `many`.
+    fn listed(&self) -> impl Iterator<Item = TensorId> {
+        self.few.iter().take(self.len).map(|&few| TensorId(few as usize))
     }
 
     fn find(&self, id: TensorId) -> bool {
         match &self.many {
             Some(many) => many.contains(&id),
-            None => self.few.iter().take(self.len).any(|&few| few == id),
+            None => self.listed().any(|few| few == id),
         }
     }
 
     #[inline]
     fn insert(&mut self, id: TensorId) {
-        match (&mut self.many, self.few.get_mut(self.len)) {
-            (None, Some(free)) => {
-                *free = id;
+        match (&mut self.many, self.few.get_mut(self.len), u32::try_from(id.0)) {
+            (None, Some(free), Ok(index)) => {
+                *free = index;
                 self.len += 1;
             }
-            (many, _) => {
-                many.get_or_insert_with(|| self.few.into_iter().collect()).insert(id);
-            }
+            _ => self.insert_in_many(id),
         }
+    }
+
+    #[cold]
+    fn insert_in_many(&mut self, id: TensorId) {
+        let mut many = self.many.take().unwrap_or_else(|| Box::new(self.listed().collect()));
+        many.insert(id);
+        (self.many, self.len) = (Some(many), MAX_FEW);
     }
 }
 
@@ -200,25 +216,29 @@ impl<'a> InvokeContext<'a> {
     #[inline]
     fn read(&mut self, i: usize, ty: Option<TensorType>) -> Result<Option<&'a [u8]>> {
         match self.read_common(i, ty) {
-            Some(bytes) => Ok(Some(bytes)),
+            Some(read) => Ok(read),
             None => self.read_other(i, ty),
         }
     }
 
     /// The common case of [`InvokeContext::read`], in few instructions: nothing was handed out for writing, and the input
     /// is not a variable.
-    fn read_common(&self, i: usize, ty: Option<TensorType>) -> Option<&'a [u8]> {
+    #[inline]
+    fn read_common(&self, i: usize, ty: Option<TensorType>) -> Option<Option<&'a [u8]>> {
         let id = self.inputs.get(i).copied().flatten()?;
         let tensor = &self.tensors[id.0];
         let other = ty.is_some_and(|ty| tensor.ty != ty)
             || matches!(tensor.placement(), Placement::Variable | Placement::Released)
-            || self.written.len > 0;
-        if other || self.is_overwritten(id) {
+            || !self.written.is_empty();
+        if other {
             return None;
+        }
+        if self.is_overwritten(id) {
+            return Some(None);
         }
         let (data, len) = tensor.raw();
         // SAFETY: see `read_other`.
-        Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } })
+        Some(Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }))
     }
 
     /// All other cases of [`InvokeContext::read`].
@@ -298,15 +318,16 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// The common case of [`InvokeContext::write`], in few instructions: the first output, and no variable was read.
+    #[inline]
     fn write_common(&mut self, i: usize, ty: Option<TensorType>) -> Option<&'a mut [u8]> {
         let id = *self.outputs.get(i)?;
         let tensor = &self.tensors[id.0];
-        let other = ty.is_some_and(|ty| tensor.ty != ty) || self.written.len > 0 || self.read.len > 0;
+        let other = ty.is_some_and(|ty| tensor.ty != ty) || !self.written.is_empty() || !self.read.is_empty();
         if other || tensor.is_constant() {
             return None;
         }
         let (data, len) = tensor.raw();
-        (self.written.few[0], self.written.len) = (id, 1);
+        self.written.insert(id);
         // SAFETY: see `take`.
         Some(if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(data, len) } })
     }

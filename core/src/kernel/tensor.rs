@@ -83,11 +83,13 @@ impl RuntimeTensor {
     }
 
     /// Returns the place of the data.
+    #[inline]
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
     /// Returns true when its data never changes.
+    #[inline]
     pub fn is_constant(&self) -> bool {
         self.placement == Placement::Constant
     }
