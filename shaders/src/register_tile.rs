@@ -32,6 +32,12 @@ impl Pixels {
 /// as fast with four as with one, and weights of 8 bits as well.
 const UNROLLED: u32 = 4;
 
+/// Numbers of channels up to which workgroups of a split tile have [`NARROW_LANES`], so that there are at least two for each
+/// processor of a large GPU: an NVIDIA H100 multiplies by 4096 and 2048 channels 1.07 and 1.13 times as fast so, and by 8192
+/// channels 1.03 times as slowly.
+const MAX_NARROW: u32 = 4096;
+const NARROW_LANES: u32 = LANES / 2;
+
 /// The outputs of one invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterTile {
@@ -41,7 +47,7 @@ pub(crate) struct RegisterTile {
     pub(crate) pixels: u32,
     /// Invocations of a workgroup along the pixels.
     pub(crate) rows: u32,
-    /// Invocations of a workgroup along the channels: [`LANES`], or one.
+    /// Invocations of a workgroup along the channels: [`LANES`], [`NARROW_LANES`] or one.
     pub(crate) lanes: u32,
     /// Whether the invocations of a subgroup of [`LANES`] share their loads.
     pub(crate) shared: bool,
@@ -76,7 +82,10 @@ impl RegisterTile {
         let width = width(channels, channels / groups.max(1));
         // Where memory is the limit, more workgroups with fewer channels each keep more loads in flight.
         let narrow = pixels == Pixels::One && !caps.software;
-        let tile = Self::choose(caps, if narrow { width.min(2) } else { width }, pixels, groups == 1);
+        let mut tile = Self::choose(caps, if narrow { width.min(2) } else { width }, pixels, groups == 1);
+        if tile.split && channels <= MAX_NARROW {
+            (tile.lanes, tile.rows) = (NARROW_LANES, tile.rows * LANES / NARROW_LANES);
+        }
         if groups != 1 || pixels == Pixels::One || !FEW_CHANNELS.contains(&channels) {
             return tile;
         }
@@ -164,7 +173,9 @@ const MAX_WIDE_COLUMNS: u32 = 2 * LANES * WIDTHS[0];
 
 #[cfg(test)]
 mod tests {
-    use super::{Caps, LANES, Pixels, RegisterTile, Threshold, WIDTHS, column_thresholds, width};
+    use super::{
+        Caps, LANES, NARROW_LANES, Pixels, RegisterTile, Threshold, WIDTHS, column_thresholds, width,
+    };
 
     #[test]
     fn every_width_has_its_columns() {
@@ -204,9 +215,11 @@ mod tests {
             };
             assert_eq!([lanes(1, 1, 9), lanes(2, 1, 9), lanes(4, 1, 9)], [(1, 1), (1, 2), (1, 4)]);
             assert_eq!(
-                [lanes(3, 1, 9), lanes(8, 1, 9), lanes(4, 4, 9), lanes(4, 1, 1)].map(|t| t.0),
+                [lanes(3, 1, 9), lanes(8, 1, 9), lanes(4, 4, 9), lanes(8192, 1, 1)].map(|t| t.0),
                 [LANES; 4]
             );
+            let narrow = if caps.software { LANES } else { NARROW_LANES };
+            assert_eq!([lanes(4, 1, 1), lanes(4096, 1, 1)].map(|t| t.0), [narrow; 2]);
         }
     }
 }

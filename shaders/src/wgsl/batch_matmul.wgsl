@@ -118,7 +118,7 @@ fn load_b(at: u32, k: u32) -> V {
 #endif
 
 #if SPLIT
-var<workgroup> parts: array<S, {{8 * ROWS * WIDTH}}>;
+var<workgroup> parts: array<S, {{LANES * ROWS * WIDTH}}>;
 #endif
 
 fn finish(v: T) -> T {
@@ -138,7 +138,7 @@ fn main(
 #endif
 ) {
     p = uniforms;
-    let column = (group.x * 8u + local.x) * {{WIDTH}}u;
+    let column = (group.x * {{LANES}}u + local.x) * {{WIDTH}}u;
 #if SPLIT
     let first = group.y * {{PIXELS}}u;
 #else

@@ -518,7 +518,11 @@ impl Run<'_> {
             self.convolution([8, 16, 16, 3]);
             return self.depthwise(8, 16);
         }
-        self.weights(1, self.size(4096, 2048, 64));
+        for n in [2048, 4096, 8192] {
+            if n <= self.size(8192, 2048, 64) {
+                self.weights(1, n);
+            }
+        }
         // The largest product that takes at most a quarter of a second at the limit.
         let takes = |n: u32| 2.0 * f64::from(n).powi(3) / self.limits.f32;
         let n = [4096, 2048, 1024].into_iter().find(|n| takes(*n) < 0.25).unwrap_or(512);

@@ -109,5 +109,5 @@ fn pixel_at(x: i32, y: i32, n: i32) -> u32 {
 }
 #endif
 #if SPLIT
-var<workgroup> parts: array<S, {{8 * ROWS * WIDTH}}>;
+var<workgroup> parts: array<S, {{LANES * ROWS * WIDTH}}>;
 #endif
