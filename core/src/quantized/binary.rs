@@ -73,6 +73,13 @@ impl Scaled {
         };
         [scaled(a, 0), scaled(b, 1)]
     }
+
+    /// Requantizes a value at the common scale to the output, whose type does not limit it yet. Values beyond 32 bits at the
+    /// output's scale become the largest or smallest ones.
+    pub fn result(&self, raw: i32) -> i32 {
+        let most = i32::MAX >> self.output.shift.clamp(0, 31);
+        self.output.apply(raw.clamp(-most - 1, most)).wrapping_add(self.zero_point)
+    }
 }
 
 fn check([a, b]: [Steps; 2], to: Steps) -> Result<()> {
@@ -117,4 +124,22 @@ pub fn power_of_two_shifts([a, b]: [Steps; 2], to: Steps) -> Result<Option<[i32;
     Err(Error::Unsupported(format!(
         "INT16 scales of 2^{a} and 2^{b} with an output scale of 2^{output}; one must be the output's, none larger"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::TensorType;
+
+    #[test]
+    fn differences_far_beyond_the_output_are_its_ends() {
+        let steps = |scale| Steps::new(TensorType::Int16, scale, 0).unwrap();
+        let scaled = Scaled::sum([steps(1.0); 2], steps(1e-9)).unwrap();
+        assert!(scaled.output.shift > 0);
+        for (a, b, positive) in [(1, 0, true), (0, 1, false), (32_767, -32_768, true), (-32_768, 32_767, false)] {
+            let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
+            let result = scaled.result(a - b);
+            assert!(if positive { result > 32_767 } else { result < -32_768 }, "{a} - {b}: {result}");
+        }
+    }
 }

@@ -203,7 +203,7 @@ fn quantized(
         _ => (Operator::SquaredDifference, Scaled::squared(from, to)),
     };
     let scaled = scaled.map_err(invalid_scale)?;
-    if op == Operator::Add && scaled.output.shift > 0 {
+    if scaled.output.shift > 0 {
         return Err(unsupported(format!(
             "output scale {}; \
             only scales close to the inputs' or larger are supported",

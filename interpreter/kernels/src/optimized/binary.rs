@@ -58,8 +58,8 @@ fn bytes(cx: &mut PrepareContext<'_>, function: Binary, activation: Activation) 
     let (function, output, zero_point, (low, high)) = match function {
         Binary::Add | Binary::Sub => {
             let (scaled, range) = scaled_sum(cx, activation)?;
-            // The reference kernel reports why such sums are not supported.
-            if function == Binary::Add && scaled.output.shift > 0 {
+            // The reference kernel reports why such sums are not supported, and limits such differences.
+            if scaled.output.shift > 0 {
                 return Ok(None);
             }
             let factors = scaled.inputs.map(compute_multiplier);
@@ -121,7 +121,7 @@ fn sixteens(
         }
         Binary::Add | Binary::Sub => {
             let (scaled, range) = scaled_sum(cx, activation)?;
-            if function == Binary::Add && scaled.output.shift > 0 {
+            if scaled.output.shift > 0 {
                 return Ok(None);
             }
             // TFLite's sum of equal shapes handles groups of 16 elements, whose inputs it rounds once.

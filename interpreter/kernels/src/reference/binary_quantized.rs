@@ -36,7 +36,7 @@ pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
     }
     on_type(cx, move |a, b| {
         let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
-        (result(&scaled, a + b), range)
+        (scaled.result(a + b), range)
     })
 }
 
@@ -51,7 +51,7 @@ fn add_sixteens(scaled: Scaled, (low, high): (i32, i32), together: usize) -> Inv
                 true => scaled.inputs_with(Multiplier::apply_once, a.into(), b.into()),
                 false => scaled.inputs_with(Multiplier::apply, a.into(), b.into()),
             };
-            *o = i16::clamped(result(&scaled, a + b), low, high);
+            *o = i16::clamped(scaled.result(a + b), low, high);
         }
         Ok(())
     })
@@ -69,7 +69,7 @@ pub(super) fn sub(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
     let (scaled, range) = scaled_sum(cx, activation)?;
     on_type(cx, move |a, b| {
         let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
-        (result(&scaled, a - b), range)
+        (scaled.result(a - b), range)
     })
 }
 
@@ -83,13 +83,8 @@ pub(super) fn squared_difference(cx: &mut PrepareContext<'_>) -> Result<Invoke> 
     on_type(cx, move |a, b| {
         let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
         let difference = a.wrapping_sub(b);
-        (result(&scaled, difference.wrapping_mul(difference)), range)
+        (scaled.result(difference.wrapping_mul(difference)), range)
     })
-}
-
-/// Requantizes a value at the common scale to the output.
-fn result(scaled: &Scaled, raw: i32) -> i32 {
-    scaled.output.apply(raw).wrapping_add(scaled.zero_point)
 }
 
 pub(super) fn mul(cx: &mut PrepareContext<'_>, activation: Activation) -> Result<Invoke> {
