@@ -518,8 +518,8 @@ impl Run<'_> {
             self.convolution([8, 16, 16, 3]);
             return self.depthwise(8, 16);
         }
-        for n in [2048, 4096, 8192] {
-            if n <= self.size(8192, 2048, 64) {
+        for n in [2048, 4096, 6144] {
+            if n <= self.size(6144, 2048, 64) {
                 self.weights(1, n);
             }
         }
