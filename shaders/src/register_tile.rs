@@ -32,9 +32,9 @@ impl Pixels {
 /// as fast with four as with one, and weights of 8 bits as well.
 const UNROLLED: u32 = 4;
 
-/// Numbers of channels up to which workgroups of a split tile have [`NARROW_LANES`], so that there are at least two for each
-/// processor of a large GPU: an NVIDIA H100 multiplies by 4096 and 2048 channels 1.07 and 1.13 times as fast so, by 8192
-/// channels 1.03 times as slowly, and by 4096 channels of 16 bits 1.13 times as slowly.
+/// Number of channels up to which workgroups of a split tile have [`NARROW_LANES`], so that more of them run at a time: an
+/// NVIDIA H100 multiplies by 4096 and 2048 channels 1.07 and 1.13 times as fast so, by 8192 channels 1.03 times as slowly, and
+/// by 4096 channels of 16 bits 1.13 times as slowly.
 const MAX_NARROW: u32 = 4096;
 const NARROW_LANES: u32 = LANES / 2;
 
@@ -83,7 +83,7 @@ impl RegisterTile {
         // Where memory is the limit, more workgroups with fewer channels each keep more loads in flight.
         let narrow = pixels == Pixels::One && !caps.software;
         let mut tile = Self::choose(caps, if narrow { width.min(2) } else { width }, pixels, groups == 1);
-        // With operands of 16 bits, half as many columns would be pieces of 64 bytes.
+        // Fewer columns of 16 bits would be pieces of 64 bytes.
         if tile.split && channels <= MAX_NARROW && !caps.matrices {
             (tile.lanes, tile.rows) = (NARROW_LANES, tile.rows * LANES / NARROW_LANES);
         }
