@@ -136,7 +136,9 @@ mod tests {
         let steps = |scale| Steps::new(TensorType::Int16, scale, 0).unwrap();
         let scaled = Scaled::sum([steps(1.0); 2], steps(1e-9)).unwrap();
         assert!(scaled.output.shift > 0);
-        for (a, b, positive) in [(1, 0, true), (0, 1, false), (32_767, -32_768, true), (-32_768, 32_767, false)] {
+        for (a, b, positive) in
+            [(1, 0, true), (0, 1, false), (32_767, -32_768, true), (-32_768, 32_767, false)]
+        {
             let [a, b] = scaled.inputs_with(Multiplier::apply, a, b);
             let result = scaled.result(a - b);
             assert!(if positive { result > 32_767 } else { result < -32_768 }, "{a} - {b}: {result}");
