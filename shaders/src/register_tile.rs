@@ -83,7 +83,7 @@ impl RegisterTile {
         // Where memory is the limit, more workgroups with fewer channels each keep more loads in flight.
         let narrow = pixels == Pixels::One && !caps.software;
         let mut tile = Self::choose(caps, if narrow { width.min(2) } else { width }, pixels, groups == 1);
-        // Fewer columns of 16 bits would be pieces of 64 bytes.
+        // With `matrices`, weights have 16 bits: those of fewer columns would be pieces of 64 bytes.
         if tile.split && channels <= MAX_NARROW && !caps.matrices {
             (tile.lanes, tile.rows) = (NARROW_LANES, tile.rows * LANES / NARROW_LANES);
         }

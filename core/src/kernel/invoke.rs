@@ -222,7 +222,7 @@ impl<'a> InvokeContext<'a> {
     }
 
     /// The common case of [`InvokeContext::read`], in few instructions: nothing was handed out for writing, and the input
-    /// is not a variable.
+    /// is not a variable. `None` in other cases, which include errors.
     #[inline]
     fn read_common(&self, i: usize, ty: Option<TensorType>) -> Option<Option<&'a [u8]>> {
         let id = self.inputs.get(i).copied().flatten()?;

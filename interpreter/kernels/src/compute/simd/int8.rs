@@ -157,7 +157,7 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
 )]
 pub(crate) trait Widen: Product8 {
     /// Widens `n` bytes of each of several rows, from byte `at` on, and writes each row's `stride` values after the previous
-    /// row's. Up to 16 values after `n` may be written; the first of these is always initialized. Adds the sum of each row to
+    /// row's. Up to 16 values after `n` may be written; after an odd `n`, the first of these is initialized. Adds the sum of each row to
     /// an element of `sums`, if there are any. The addresses of rows have an exposed provenance.
     unsafe fn widen(
         rows: (*const usize, usize),
