@@ -70,6 +70,21 @@ fn crates_depend_on_crates_above_them() {
     assert_none(&check_packages(&packages, &listed.collect::<Vec<_>>()));
 }
 
+/// Packages are published without the folders above them, and links are not kept by every copy of a repository.
+#[test]
+fn packages_have_the_licenses() {
+    let mut wrong = Vec::new();
+    for folder in crates().iter().filter(|folder| !folder.is_empty()) {
+        let package = Package::parse(&read(&format!("{folder}/Cargo.toml"))).unwrap();
+        for file in ["LICENSE-APACHE", "LICENSE-MIT"].iter().filter(|_| package.published) {
+            if fs::read_to_string(root().join(folder).join(file)).ok() != Some(read(file)) {
+                wrong.push(format!("{folder}/{file} is not the file of the workspace"));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
 #[test]
 fn modules_import_modules_to_their_left() {
     let sources = sources();
