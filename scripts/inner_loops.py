@@ -52,10 +52,10 @@ def build():
     rustflags = f"{flags.stdout.strip()} -Csymbol-mangling-version=v0"
     command = [
         os.environ.get("CARGO", "cargo"), "build", "--release", "--quiet", "--config", "profile.release.lto=false",
-        "--target", TARGET, "--target-dir", "target/inner-loops", "-p", "delegraph-kernels", "--lib",
+        "--target", TARGET, "--target-dir", "target/inner-loops", "-p", "delegraph-compute", "--lib",
     ]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "RUSTFLAGS": rustflags})
-    return glob.glob(str(ROOT / "target/inner-loops" / TARGET / "release/libdelegraph_kernels.rlib"))
+    return glob.glob(str(ROOT / "target/inner-loops" / TARGET / "release/libdelegraph_compute.rlib"))
 
 
 def objects(library):

@@ -31,7 +31,7 @@ try {
   status = instance.exports.main(0, 0);
 } catch (error) {
   // The functions of the crate, without those of the standard library and the addresses.
-  const frames = String(error.stack).split('\n').filter((line) => line.includes('17delegraph_kernels'));
+  const frames = String(error.stack).split('\n').filter((line) => /17delegraph_(compute|kernels)/.test(line));
   console.error(`${error.message}\n${(frames.length ? frames : [error.stack]).join('\n').replaceAll(/ \(wasm:.*\)/g, '')}`);
   status = 101;
 }

@@ -24,7 +24,7 @@ miri)
     export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance"
     export CARGO_TARGET_DIR=target/miri
     $cargo +nightly miri test -p delegraph-core --lib kernel::
-    $cargo +nightly miri test -p delegraph-kernels --lib -- compute::threads compute::base
+    $cargo +nightly miri test -p delegraph-compute --lib -- threads:: base::
     # Preparing a sum of bytes compares two forms for all pairs of bytes, which takes many minutes in the interpreter.
     $cargo +nightly miri test -p delegraph-kernels --lib -- reference::binary reference::unary reference::gather \
         reference::concatenation reference::split reference::pad reference::reshape reference::cast --skip quantized_sums
@@ -46,10 +46,11 @@ asan | c)
     what=$1
     set -- -p delegraph-ffi -p delegraph-c -p delegraph-capi --no-default-features --lib --test capi_calls --test capi_models
     # All packages in one command: with other features, the kernels would be compiled again.
-    [ "$what" = c ] || set -- "$@" -p delegraph-core -p delegraph-kernels --features delegraph-kernels/optimized \
+    [ "$what" = c ] || set -- "$@" -p delegraph-core -p delegraph-compute -p delegraph-kernels --features delegraph-kernels/optimized \
         -p delegraph-delegate-api -p delegraph-litert -p delegraph-fuzz --test replay --no-fail-fast
     # The compiler takes tens of minutes to optimize SIMD code with checks of every access.
-    $cargo $nightly test --target "$host" --config profile.dev.package.delegraph-kernels.opt-level=1 "$@"
+    $cargo $nightly test --target "$host" --config profile.dev.package.delegraph-compute.opt-level=1 \
+        --config profile.dev.package.delegraph-kernels.opt-level=1 "$@"
     ;;
 *)
     echo "usage: sanitize.sh miri|asan|c" >&2

@@ -47,14 +47,14 @@ on_both() {
 
 case $mode in
     quick)
-        fast="--config profile.dev.package.delegraph-kernels.opt-level=1"
+        fast="--config profile.dev.package.delegraph-compute.opt-level=1"
         # shellcheck disable=SC2086 # a list of words
-        on max $fast -p delegraph-kernels --lib compute:: -- --skip rows_get_length_one
+        on max $fast -p delegraph-compute --lib -- --skip rows_get_length_one
         # shellcheck disable=SC2086 # a list of words
-        on cortex-a53 $fast -p delegraph-kernels --lib compute::tests_i8 -- compute::simd
+        on cortex-a53 $fast -p delegraph-compute --lib -- tests_i8:: simd::
         ;;
     all)
-        on_both -p delegraph-kernels
+        on_both -p delegraph-compute -p delegraph-kernels
         on_both -p delegraph-conformance --test cases
         on_both -p delegraph-conformance --test goldens -- cpu
         if [ -n "${CORPUS:-}" ]; then

@@ -28,5 +28,5 @@ for features in ${*:-+simd128 +simd128,+relaxed-simd}; do
     esac
     # shellcheck disable=SC2086 # a list of words
     CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="$flags -Ctarget-feature=$features" \
-        "$CARGO" test ${CARGO_FLAGS:-} --quiet --target "$target" -p delegraph-kernels --lib
+        "$CARGO" test ${CARGO_FLAGS:-} --quiet --target "$target" -p delegraph-compute -p delegraph-kernels --lib
 done

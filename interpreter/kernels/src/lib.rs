@@ -5,8 +5,8 @@
 //! - [`custom`]: kernels of custom ops of well-known models.
 //!
 //! Each has one file per op family, named like the family's definition in `delegraph_core::ops`. [`BuiltinOpResolver`]
-//! and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops are in `compute`, which works on
-//! plain slices.
+//! and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops are in the crate
+//! `delegraph-compute`, which works on plain slices.
 //!
 //! The crate is an implementation detail of `delegraph-interpreter`: its API may change in any release.
 
@@ -14,8 +14,6 @@
 #![cfg_attr(not(feature = "optimized"), allow(dead_code, unused_imports))]
 
 mod common;
-#[doc(hidden)]
-pub mod compute;
 pub mod custom;
 mod evaluate;
 mod families;
@@ -26,6 +24,6 @@ mod resolvers;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use compute::{ComputeError, ISA_VARIABLE, Isa, ThreadPool};
+pub use delegraph_compute::{ComputeError, ISA_VARIABLE, Isa, ThreadPool};
 pub use evaluate::{Environment, Evaluation, KnownInputs, OutputShapes, evaluate, infer_outputs};
 pub use resolvers::{BuiltinOpResolver, ReferenceOpResolver};

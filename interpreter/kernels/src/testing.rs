@@ -10,11 +10,11 @@ use delegraph_core::kernel::{
 use delegraph_core::quantization::Affine;
 use delegraph_core::{BuiltinOp, Element, Op, OpResolver, Params, Quantization, Shape, TensorType};
 
-use crate::compute::ThreadPool;
 use crate::{
     BuiltinOpResolver, Environment, Evaluation, KnownInputs, OutputShapes, ReferenceOpResolver, evaluate,
     infer_outputs,
 };
+use delegraph_compute::ThreadPool;
 
 /// A tensor with data: an input, or an expected output.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use delegraph_core::TensorType;
 use delegraph_core::kernel::Parallel;
 use smallvec::SmallVec;
 
-use crate::compute::{SharedMut, chunk_len, threads_for};
+use delegraph_compute::{SharedMut, chunk_len, threads_for};
 
 mod walk;
 
@@ -441,7 +441,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::compute::Serial;
+    use delegraph_compute::Serial;
 
     #[test]
     fn loops_merge_where_every_operand_is_dense() {
@@ -521,8 +521,8 @@ mod tests {
 
     #[test]
     fn copies_on_several_threads_agree() {
-        let pool = crate::compute::ThreadPool::new(3);
-        let mut rng = crate::compute::testing::Rng::new(91);
+        let pool = delegraph_compute::ThreadPool::new(3);
+        let mut rng = delegraph_compute::random::Rng::new(91);
         let mut shared = 0;
         for _ in 0..60 {
             // A box of one tensor, with its dimensions permuted, copied into a larger tensor.
@@ -560,7 +560,7 @@ mod tests {
         let (from, to) = (View::dense(&[count]), View { start: 0, strides: Strides::from_slice(&[step]) });
         let copy = StridedCopy::new(&[count], 64, &from, &to);
         assert!(copy.nest.cut().is_some_and(|cut| !copy.fits(&cut, 1)));
-        let pool = crate::compute::ThreadPool::new(3);
+        let pool = delegraph_compute::ThreadPool::new(3);
         let mut target = [0u8; 8];
         let run = std::panic::AssertUnwindSafe(|| copy.run_on(&vec![1; 8 * count], &mut target, &pool));
         assert!(std::panic::catch_unwind(run).is_err());

@@ -6,7 +6,7 @@ use delegraph_core::{Error, Result};
 
 use super::prepared::unsupported_type;
 use super::weights::{integer_dot, scale_zero_point};
-use crate::compute::{Isa, Quantizing, Serial, quantize_rows};
+use delegraph_compute::{Isa, Quantizing, Serial, quantize_rows};
 
 /// Position of one time step in a tensor.
 #[derive(Debug, Clone, Copy)]

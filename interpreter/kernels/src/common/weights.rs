@@ -11,7 +11,7 @@ use half::f16;
 use super::index::packed;
 use super::prepared::unsupported_type;
 use super::quantized::{Multiplier, activation_range};
-use crate::compute::{Isa, Quantizing, compute_error, quantize_rows};
+use delegraph_compute::{Isa, Quantizing, compute_error, quantize_rows};
 
 /// A weight tensor of INT8, INT4 or INT2, or of UINT8 that holds signed numbers. It may be sparse.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary};
 use delegraph_core::{MutableOpResolver, Registration, Result};
 
 use super::{check_floats, dims, invalid};
-use crate::compute::{AttentionF32, AttentionSizes, Isa, Normalize, compute_error};
 use crate::custom::names;
+use delegraph_compute::{AttentionF32, AttentionSizes, Isa, Normalize, compute_error};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let normalization = |kind: Kind| {

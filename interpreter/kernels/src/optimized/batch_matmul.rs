@@ -10,7 +10,7 @@ use crate::common::index::Nest;
 use crate::common::prepared::Invoke;
 use crate::common::quantized::Multiplier;
 use crate::common::weights::scale_zero_point;
-use crate::compute::{
+use delegraph_compute::{
     BatchMatMulF32, ByteQuant, Clamp, GemmF32, Isa, MatrixLayout, Parts, Serial, dequantize, requantize,
 };
 

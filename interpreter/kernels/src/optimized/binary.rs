@@ -8,10 +8,10 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{byte_quant, clamp_of, compute_error, compute_multiplier, optimize};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::{Multiplier, activation_range};
-use crate::compute::{
+use crate::reference::binary_quantized::{power_of_two_shifts, scaled_sum};
+use delegraph_compute::{
     Binary, Broadcast, ByteBinary, ByteBinaryOp, ByteBinaryQuant, Clamp, Factor, Isa, Ties, zip_i16,
 };
-use crate::reference::binary_quantized::{power_of_two_shifts, scaled_sum};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::ADD, 1..=6, |cx| {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
-use crate::compute::{ChannelTies, Clamp, ConvF32, ConvGeometry, ConvI8, Filter, Isa, SparseF32};
+use delegraph_compute::{ChannelTies, Clamp, ConvF32, ConvGeometry, ConvI8, Filter, Isa, SparseF32};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::CONV_2D, 1..=8, prepare);

@@ -9,7 +9,7 @@ use super::spread::Spread;
 use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
-use crate::compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
+use delegraph_compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::DEPTHWISE_CONV_2D, 1..=7, prepare);

@@ -8,7 +8,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize_packed, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Requantize, weight_scales};
-use crate::compute::{ChannelTies, GemmF32, GemmI8, Isa, MatrixLayout};
+use delegraph_compute::{ChannelTies, GemmF32, GemmI8, Isa, MatrixLayout};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::FULLY_CONNECTED, 1..=14, prepare);

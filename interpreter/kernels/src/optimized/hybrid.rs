@@ -7,7 +7,7 @@ use delegraph_core::{Quantization, Result};
 use super::{compute_error, pack_own, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
-use crate::compute::{
+use delegraph_compute::{
     ByteQuant, Clamp, ConvGeometry, ConvI8, DepthwiseF32, DepthwiseFilter, Filter, GemmI8, Isa, RowScales,
     SumScales, map, spread,
 };

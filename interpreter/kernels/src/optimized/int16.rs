@@ -11,7 +11,7 @@ use crate::common::prepared::Invoke;
 use crate::common::weights::{
     Requantize, Weights, check_symmetric, check_zero_points, scale_zero_point, weight_scales,
 };
-use crate::compute::{
+use delegraph_compute::{
     ByteQuant, ConvGeometry, ConvI8, ConvPlan, DepthwiseFilter, DepthwiseI16, Filter, GemmI8, Isa,
     LOW_OF_ZERO, Scale, Ties, WideSums, halves,
 };

@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
 use crate::common::prepared::Invoke;
-use crate::compute::{Isa, unit_length};
+use delegraph_compute::{Isa, unit_length};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::L2_NORMALIZATION, 1..=2, prepare);

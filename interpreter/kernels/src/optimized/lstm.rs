@@ -11,7 +11,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{compute_error, optimize_packed, pack_own};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Weights, scale_zero_point};
-use crate::compute::{
+use delegraph_compute::{
     ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Quantizing, SumScales, Unary, quantize_rows, unary,
 };
 

@@ -12,9 +12,9 @@ use crate::common::index::packed;
 use crate::common::prepared::{Invoke, writes_nothing};
 use crate::common::quantized;
 use crate::common::weights::{self, Requantize};
-use crate::compute::{ByteQuant, ChannelTies, Clamp, ConvGeometry, Multiplier, OutputQuant};
-use crate::compute::{ComputeError, compute_error, within};
 use crate::families::{declare_families, for_each_family};
+use delegraph_compute::{ByteQuant, ChannelTies, Clamp, ConvGeometry, Multiplier, OutputQuant};
+use delegraph_compute::{ComputeError, compute_error, within};
 
 mod hybrid;
 mod int16;

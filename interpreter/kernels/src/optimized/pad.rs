@@ -9,7 +9,7 @@ use super::optimize;
 use crate::common::prepared::{
     Invoke, check_same_quantization, copied_bytes, fill_elements, known, scale_zero_point,
 };
-use crate::compute::{Parts, chunk_len, threads_for};
+use delegraph_compute::{Parts, chunk_len, threads_for};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::PAD, 1..=6, pad);

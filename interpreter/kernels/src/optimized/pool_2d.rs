@@ -8,7 +8,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{clamp_of, compute_error, geometry, optimize};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::activation_range;
-use crate::compute::{Isa, Pool, pool_2d, pool_2d_bytes};
+use delegraph_compute::{Isa, Pool, pool_2d, pool_2d_bytes};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::AVERAGE_POOL_2D, 1..=3, |cx| prepare(cx, Pool::Average));

@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::binary::float;
 use super::optimize;
 use crate::common::prepared::Invoke;
-use crate::compute::{Binary, Clamp};
+use delegraph_compute::{Binary, Clamp};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::PRELU, 1..=1, prepare);

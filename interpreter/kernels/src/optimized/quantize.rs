@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{byte_quant, compute_error, optimize};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::{Multiplier, QuantizedElement};
-use crate::compute::{ByteQuant, Isa, dequantize, lookup, map_groups, quantize};
+use delegraph_compute::{ByteQuant, Isa, dequantize, lookup, map_groups, quantize};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::QUANTIZE, 1..=3, from_float);

@@ -8,10 +8,10 @@ use super::{compute_multiplier, optimize};
 use crate::common::index::Nest;
 use crate::common::prepared::{Invoke, check_same_quantization};
 use crate::common::quantized::QuantizedElement;
-use crate::compute::{
+use crate::reference::{Reduction, mean_of, sum_of};
+use delegraph_compute::{
     Each, Factor, Fold, Isa, Reduce, SharedMut, Sums, Ties, chunk_len, fold, map, stack, threads_for,
 };
-use crate::reference::{Reduction, mean_of, sum_of};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::MEAN, 1..=3, |cx| prepare(cx, Reduce::Sum, true));

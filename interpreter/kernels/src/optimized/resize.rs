@@ -8,8 +8,8 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
 use crate::common::prepared::Invoke;
-use crate::compute::{Bilinear, Isa, Parts, Tap, chunk_len, threads_for};
 use crate::reference::Nearest;
+use delegraph_compute::{Bilinear, Isa, Parts, Tap, chunk_len, threads_for};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::RESIZE_BILINEAR, 1..=4, bilinear);

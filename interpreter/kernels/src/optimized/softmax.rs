@@ -8,7 +8,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
 use crate::common::prepared::Invoke;
-use crate::compute::{Isa, Softmax, SoftmaxBytes, softmax};
+use delegraph_compute::{Isa, Softmax, SoftmaxBytes, softmax};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::SOFTMAX, 1..=4, |cx| {

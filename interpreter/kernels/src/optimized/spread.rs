@@ -4,7 +4,7 @@ use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary};
 use delegraph_core::{Element, Result};
 
 use super::compute_error;
-use crate::compute::spread;
+use delegraph_compute::spread;
 
 /// The input of a layer, with each channel repeated for the output channels that read it.
 pub(super) struct Spread {

@@ -17,8 +17,8 @@ use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::ops::{Activation, Padding, TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, Params};
 
-use crate::compute::testing::Rng;
 use crate::testing::{T, check_optimized};
+use delegraph_compute::random::Rng;
 
 /// An 8-bit tensor of random values, with a scale near `scale`.
 fn bytes(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32) -> T {

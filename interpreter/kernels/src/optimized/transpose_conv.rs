@@ -9,8 +9,8 @@ use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 use super::{byte_quant, compute_error, optimize_packed, pack_own, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Requantize, Weights, channel_scales, weight_scales};
-use crate::compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts};
 use crate::reference::transpose_conv_scatter;
+use delegraph_compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::TRANSPOSE_CONV, 1..=5, prepare);

@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize};
 use crate::common::prepared::Invoke;
-use crate::compute::{Clamp, Isa, Unary, unary};
+use delegraph_compute::{Clamp, Isa, Unary, unary};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     const ZERO_TO_ONE: Clamp = Clamp { low: 0.0, high: 1.0 };

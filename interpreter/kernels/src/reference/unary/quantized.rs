@@ -9,7 +9,7 @@ use delegraph_core::quantized::unary::{self, Rsqrt, Sigmoid};
 use super::{map, unsupported};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::{QuantizedElement, Steps, scale_zero_point_in_range, steps_of};
-use crate::compute::{Isa, compute_error, lookup};
+use delegraph_compute::{Isa, compute_error, lookup};
 
 /// Quantizations of input and output.
 fn steps(cx: &PrepareContext<'_>) -> Result<(Steps, Steps)> {

@@ -1,0 +1,589 @@
+//! Micro-kernels of 8-bit products.
+
+use crate::base::isa::{Bytes, Isa};
+use crate::base::requant::{ByteQuant, FloatPart, Records, RequantPart};
+#[cfg(target_arch = "x86_64")]
+use crate::matmul::gemm_f32::MIN_NARROW;
+use crate::matmul::gemm_f32::{MAX_CHAINS, chains};
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+use crate::simd::int8::RelaxedDot;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use crate::simd::int8::Simd128Pairs;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
+#[cfg(target_arch = "aarch64")]
+use crate::simd::int8::{NeonDot, NeonMatrix, NeonWiden};
+use crate::simd::int8::{Portable8, Product8, first_bytes};
+
+/// A panel as an operand of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or
+/// unchanged.
+pub(crate) struct PanelI8 {
+    /// Segments.
+    pub(crate) segments: usize,
+    /// Elements per segment, and those that have weights.
+    pub(crate) len: usize,
+    pub(crate) counted: usize,
+    /// Whether to flip the top bits of activations, which converts them to the domain of the kernel.
+    pub(crate) flip: bool,
+    /// Whether activations are signed.
+    pub(crate) signed: bool,
+    /// For each segment, for each group of elements (missing ones are zero): `[column][depth]`.
+    pub(crate) packed: *const i8,
+    /// One element per column of the panel, with the contribution of the activations' zero point.
+    pub(crate) bias: *const i32,
+    /// Zero point of the weights, and zero point of the activations, for the correction of each row.
+    pub(crate) weight_zero: i32,
+    pub(crate) input_zero: i32,
+    pub(crate) out: Out,
+    /// Elements between output rows.
+    pub(crate) out_stride: usize,
+    /// Columns to write.
+    pub(crate) columns: usize,
+}
+
+/// Destination of the sums: the panel's columns of the first output row.
+#[derive(Clone, Copy)]
+pub(crate) enum Out {
+    /// Requantized bytes.
+    Bytes(*mut u8, RequantPart),
+    /// Sums.
+    Sums(*mut i32),
+    /// Floats.
+    Floats(*mut f32, FloatPart),
+}
+
+/// A micro-kernel for a fixed number of rows and vectors. Its operands are a panel, the addresses of segments,
+/// segment-major, whose provenance is exposed (see `Rows::fill`), and the first output row.
+pub(crate) type TileFn = unsafe fn(&PanelI8, *const usize, usize);
+
+/// The micro-kernels of one instruction set.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernels {
+    /// Columns per vector.
+    pub(crate) lanes: usize,
+    /// Whether activations must be unsigned.
+    unsigned: bool,
+    /// The kind of records of requantization.
+    pub(crate) records: Records,
+    /// Elements of a group, and elements that are loaded at a time.
+    pub(crate) depth: usize,
+    pub(crate) step: usize,
+    /// Whether activations are widened with their own sign, rather than converted to a domain.
+    widened: bool,
+    by_width: &'static [&'static [TileFn]],
+}
+
+impl Kernels {
+    /// Returns the micro-kernels of an instruction set for products of `columns` columns with sums of `segments` times
+    /// `len` terms, as those of floats. AVX-512 VNNI includes VL.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(unused_variables, reason = "other targets have vectors of one length")
+    )]
+    pub(crate) fn of(isa: Isa, (segments, len): (usize, usize), columns: usize) -> Self {
+        let k = segments.saturating_mul(len);
+        fn new<D: Product8<DEEP>, const DEEP: bool>(by_width: &'static [&'static [TileFn]]) -> Kernels {
+            let (lanes, depth) = (D::LANES, D::DEPTH);
+            // Vectors of activations are widened at a time.
+            let step = if D::WIDENED { 16 } else { depth * D::GROUPS };
+            let (unsigned, records, widened) = (D::UNSIGNED, D::RECORDS, D::WIDENED);
+            Kernels { lanes, unsigned, records, depth, step, widened, by_width }
+        }
+        match isa.bytes() {
+            Bytes::Portable => new::<Portable8, false>(PORTABLE),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Sse41 => new::<Sse41Pairs<1>, false>(SSE41),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Avx2 => new::<Avx2Pairs, false>(AVX2),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::AvxVnni => new::<AvxVnni, false>(AVX_VNNI),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Vnni
+                if columns <= <Vnni as Dot8>::LANES
+                    && len % <Vnni as Product8<true>>::DEPTH == 0
+                    && k >= MIN_DEEP =>
+            {
+                if columns > <VnniVl as Dot8>::LANES {
+                    new::<Vnni, true>(VNNI_DEEP)
+                } else {
+                    new::<VnniVl, true>(VNNI_VL_DEEP)
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Bytes::Vnni if columns > <VnniVl as Dot8>::LANES || k < MIN_NARROW => new::<Vnni, false>(VNNI),
+            #[cfg(target_arch = "x86_64")]
+            Bytes::VnniVl | Bytes::Vnni => new::<VnniVl, false>(VNNI_VL),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::Neon => new::<NeonWiden<1>, false>(NEON),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::NeonDot => new::<NeonDot<1>, false>(NEON_DOT),
+            #[cfg(target_arch = "aarch64")]
+            Bytes::NeonI8mm => new::<NeonMatrix, false>(NEON_I8MM),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Bytes::Simd128 => new::<Simd128Pairs<1>, false>(SIMD128),
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Bytes::RelaxedDot => new::<RelaxedDot<1>, false>(RELAXED_DOT),
+        }
+    }
+
+    /// Whether the activations of products are unsigned.
+    pub(crate) fn is_unsigned(&self, input: ByteQuant) -> bool {
+        if self.widened { !input.signed } else { self.unsigned }
+    }
+
+    /// Maximum number of vectors of a panel.
+    pub(crate) fn max_vectors(&self) -> usize {
+        self.by_width.len()
+    }
+
+    /// Maximum number of rows of a tile, for panels of at most this number of vectors.
+    #[inline]
+    pub(crate) fn max_rows(&self, vectors: usize) -> usize {
+        vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).map_or(1, |k| k.len())
+    }
+
+    /// Returns the kernels for tiles of 1, 2, … rows.
+    #[inline]
+    pub(crate) fn by_rows(&self, vectors: usize) -> &'static [TileFn] {
+        vectors.checked_sub(1).and_then(|v| self.by_width.get(v)).copied().unwrap_or_default()
+    }
+}
+
+/// Minimum number of terms of a sum for groups of eight, whose sums take longer to add.
+#[cfg(target_arch = "x86_64")]
+const MIN_DEEP: usize = 32;
+
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
+    t: &PanelI8,
+    rows: *const usize,
+    first: usize,
+) {
+    // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
+    unsafe {
+        // With two rows per accumulator, only the first half is used.
+        let mut acc = [[[D::start(); NV]; MR]; MAX_CHAINS];
+        // As in single precision. Groups of one load are as many sums.
+        let chains = const { if D::GROUPS == 1 { chains(MR.div_ceil(D::ROWS) * NV) } else { 1 } };
+        let mut packed = t.packed;
+        let flip = D::flip(t.flip);
+        let whole = t.len / (D::DEPTH * D::GROUPS) * (D::DEPTH * D::GROUPS);
+        for s in 0..t.segments {
+            let mut row = [std::ptr::null::<u8>(); MR];
+            for (i, p) in row.iter_mut().enumerate() {
+                *p = std::ptr::with_exposed_provenance(*rows.add(s * MR + i));
+            }
+            let mut k = 0;
+            // Constant indices keep the accumulators in registers.
+            while chains > 1 && k + chains * D::DEPTH <= whole {
+                packed = step::<D, DEEP, MR, NV>(&mut acc[0], row, k, flip, packed, 1);
+                packed = step::<D, DEEP, MR, NV>(&mut acc[1], row, k + D::DEPTH, flip, packed, 1);
+                if chains > 2 {
+                    packed = step::<D, DEEP, MR, NV>(&mut acc[2], row, k + 2 * D::DEPTH, flip, packed, 1);
+                    packed = step::<D, DEEP, MR, NV>(&mut acc[3], row, k + 3 * D::DEPTH, flip, packed, 1);
+                }
+                k += chains * D::DEPTH;
+            }
+            while k < whole {
+                packed = step::<D, DEEP, MR, NV>(&mut acc[0], row, k, flip, packed, D::GROUPS);
+                k += D::DEPTH * D::GROUPS;
+            }
+            let rest = t.len - whole;
+            if rest > 0 {
+                // The bytes of incomplete last groups; missing bytes have weights of zero.
+                let mut bytes = [[0u64; 2]; MR];
+                for i in 0..MR {
+                    let p = row[i].add(whole);
+                    bytes[i] = if D::DEPTH * D::GROUPS == 4 {
+                        [tail(p, rest).into(), 0]
+                    } else {
+                        first_bytes(p, rest)
+                    };
+                    row[i] = bytes.as_ptr().add(i).cast();
+                }
+                packed = step::<D, DEEP, MR, NV>(&mut acc[0], row, 0, flip, packed, rest.div_ceil(D::DEPTH));
+            }
+        }
+        let mut own = [0i32; MR];
+        if t.weight_zero != 0 {
+            for i in 0..MR {
+                own[i] = row_part::<D, DEEP, MR>(t, rows, i);
+            }
+        }
+        let sums = &acc[0];
+        let more = if chains > 1 { Some([&acc[1], &acc[2], &acc[3]]) } else { None };
+        finish::<D, DEEP, MR, NV, 0>(t, first, sums, more, &own);
+        if NV > 1 {
+            finish::<D, DEEP, MR, NV, 1>(t, first, sums, more, &own);
+        }
+        if NV > 2 {
+            finish::<D, DEEP, MR, NV, 2>(t, first, sums, more, &own);
+        }
+        if NV > 3 {
+            finish::<D, DEEP, MR, NV, 3>(t, first, sums, more, &own);
+        }
+    }
+}
+
+/// Tiles of instruction sets whose widest products are those of pairs of 16 bits.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+mod words {
+    use std::mem::MaybeUninit;
+
+    use super::{PanelI8, columns, correction, finish, row_part};
+    use crate::simd::int8::Widen;
+
+    /// Elements of each row that are widened at a time, and the maximum number that [`Widen::widen`] writes after them.
+    const WORDS: usize = 256;
+    const SLACK: usize = 16;
+
+    /// Widened elements of `MR` rows.
+    #[repr(align(32))]
+    struct Words<const MR: usize>([[MaybeUninit<i16>; WORDS + SLACK]; MR]);
+
+    /// As [`tile`], with activations that are widened first: the next [`WORDS`] elements of each row, from as many segments as
+    /// they have. An odd segment is followed by an element whose weights are zero.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+    pub(super) unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
+        t: &PanelI8,
+        rows: *const usize,
+        first: usize,
+    ) {
+        // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
+        unsafe {
+            let mut words = Words::<MR>([[MaybeUninit::uninit(); WORDS + SLACK]; MR]);
+            let mut acc = [[D::start(); NV]; MR];
+            let mut packed = t.packed;
+            let flip = D::flip(t.flip);
+            let (mut segment, mut at) = (0, 0);
+            // Elements that have no weights do not count.
+            let summed = t.weight_zero != 0 && t.counted == t.len;
+            let mut own = [0i32; MR];
+            while segment < t.segments {
+                let mut n = 0;
+                while segment < t.segments && n < WORDS {
+                    let count = (t.len - at).min(WORDS - n);
+                    let to = words.0.as_mut_ptr().cast::<i16>().add(n);
+                    let (rows, sums) = ((rows.add(segment * MR), MR), summed.then_some(&mut own[..]));
+                    D::widen(rows, (at, count), t.signed, (to, WORDS + SLACK), sums);
+                    n += count.next_multiple_of(D::DEPTH);
+                    at += count;
+                    if at == t.len {
+                        (segment, at) = (segment + 1, 0);
+                    }
+                }
+                let mut from = words.0.as_ptr().cast::<i16>();
+                let mut left = n / D::DEPTH;
+                while left >= 2 {
+                    pairs::<D, MR, NV>(&mut acc, from, flip, packed);
+                    pairs::<D, MR, NV>(
+                        &mut acc,
+                        from.add(D::DEPTH),
+                        flip,
+                        packed.add(NV * D::LANES * D::DEPTH),
+                    );
+                    packed = packed.add(2 * NV * D::LANES * D::DEPTH);
+                    from = from.add(2 * D::DEPTH);
+                    left -= 2;
+                }
+                if left > 0 {
+                    pairs::<D, MR, NV>(&mut acc, from, flip, packed);
+                    packed = packed.add(NV * D::LANES * D::DEPTH);
+                }
+            }
+            if t.weight_zero != 0 {
+                for i in 0..MR {
+                    own[i] =
+                        if summed { correction(t, own[i]) } else { row_part::<D, false, MR>(t, rows, i) };
+                }
+            }
+            finish::<D, false, MR, NV, 0>(t, first, &acc, None, &own);
+            if NV > 1 {
+                finish::<D, false, MR, NV, 1>(t, first, &acc, None, &own);
+            }
+        }
+    }
+
+    /// Multiplies the elements of each row at `from` by weights of each column.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+    unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(
+        acc: &mut [[D::Sums; NV]; MR],
+        from: *const i16,
+        flip: D::Flip,
+        packed: *const i8,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let b = columns::<D, false, NV>(packed);
+            for i in 0..MR {
+                let a = from.add(i * (WORDS + SLACK)).cast();
+                let a = D::a([a, a], flip);
+                for j in 0..NV {
+                    acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
+                }
+            }
+        }
+    }
+}
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+use words::tile_of_words;
+
+/// Stores vector `J` of the sums of each row, each of which gets `own` added.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const J: usize>(
+    t: &PanelI8,
+    first: usize,
+    acc: &[[D::Sums; NV]; MR],
+    more: Option<[&[[D::Sums; NV]; MR]; MAX_CHAINS - 1]>,
+    own: &[i32; MR],
+) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let at = J * D::LANES;
+        let bias = D::load(t.bias.add(at));
+        let mut sums = [bias; MR];
+        if t.weight_zero == 0 {
+            for i in 0..MR {
+                sums[i] = D::add(D::row(acc[i / D::ROWS][J], i % D::ROWS), bias);
+            }
+        } else {
+            for i in 0..MR {
+                let bias = D::add(bias, D::splat(own[i]));
+                sums[i] = D::add(D::row(acc[i / D::ROWS][J], i % D::ROWS), bias);
+            }
+        }
+        if let Some([one, two, three]) = more {
+            for i in 0..MR {
+                let (at, row) = (i / D::ROWS, i % D::ROWS);
+                sums[i] = D::add(sums[i], D::row(one[at][J], row));
+                if const { chains(MR.div_ceil(D::ROWS) * NV) } > 2 {
+                    let rest = D::add(D::row(two[at][J], row), D::row(three[at][J], row));
+                    sums[i] = D::add(sums[i], rest);
+                }
+            }
+        }
+        let n = (t.columns - at).min(D::LANES);
+        let to = first * t.out_stride + at;
+        match &t.out {
+            Out::Bytes(p, q) => D::requant_rows(&sums, q, at, p.add(to), t.out_stride, n),
+            Out::Sums(p) => {
+                for i in 0..MR {
+                    D::store(p.add(i * t.out_stride + to), sums[i], n);
+                }
+            }
+            Out::Floats(p, f) => {
+                let scales = f.row_scales.add(first * f.row_step);
+                let zero_points = f.row_zero_points.add(first * f.row_step);
+                let f = FloatPart { row_scales: scales, row_zero_points: zero_points, ..*f };
+                D::float_rows(&sums, &f, at, p.add(to), t.out_stride, n);
+            }
+        }
+    }
+}
+
+/// Reads up to three bytes.
+#[inline(always)]
+unsafe fn tail(p: *const u8, count: usize) -> u32 {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        match count {
+            1 => u32::from(*p),
+            2 => u32::from(p.cast::<u16>().read_unaligned()),
+            _ => u32::from(p.cast::<u16>().read_unaligned()) | u32::from(*p.add(2)) << 16,
+        }
+    }
+}
+
+/// Multiplies the first `groups` groups of activations of each row, at an offset, by weights of each column.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn step<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
+    acc: &mut [[D::Sums; NV]; MR],
+    row: [*const u8; MR],
+    at: usize,
+    flip: D::Flip,
+    packed: *const i8,
+    groups: usize,
+) -> *const i8 {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        if D::GROUPS == 1 {
+            let b = columns::<D, DEEP, NV>(packed);
+            for i in 0..MR.div_ceil(D::ROWS) {
+                let a = activations::<D, DEEP, MR>(&row, i, at, flip);
+                for j in 0..NV {
+                    acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
+                }
+            }
+            return packed.add(NV * D::LANES * D::DEPTH);
+        }
+        let mut a = [activations::<D, DEEP, MR>(&row, 0, at, flip); MR];
+        for (i, a) in a.iter_mut().enumerate().take(MR.div_ceil(D::ROWS)).skip(1) {
+            *a = activations::<D, DEEP, MR>(&row, i, at, flip);
+        }
+        let mut packed = group::<D, DEEP, MR, NV, 0>(acc, &a, packed);
+        if groups > 1 {
+            packed = group::<D, DEEP, MR, NV, 1>(acc, &a, packed);
+        }
+        if groups > 2 {
+            packed = group::<D, DEEP, MR, NV, 2>(acc, &a, packed);
+        }
+        if groups > 3 {
+            packed = group::<D, DEEP, MR, NV, 3>(acc, &a, packed);
+        }
+        packed
+    }
+}
+
+/// Loads the activations of accumulator `i`. An odd last row is paired with itself.
+#[inline(always)]
+unsafe fn activations<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
+    row: &[*const u8; MR],
+    i: usize,
+    at: usize,
+    flip: D::Flip,
+) -> D::A {
+    let first = i * D::ROWS;
+    let second = (first + D::ROWS - 1).min(MR - 1);
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { D::a([row[first].add(at), row[second].add(at)], flip) }
+}
+
+/// Loads a group of weights of each column.
+#[inline(always)]
+unsafe fn columns<D: Product8<DEEP>, const DEEP: bool, const NV: usize>(packed: *const i8) -> [D::Cols; NV] {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let mut b = [D::columns(packed); NV];
+        for (j, b) in b.iter_mut().enumerate() {
+            *b = D::columns(packed.add(j * D::LANES * D::DEPTH));
+        }
+        b
+    }
+}
+
+/// Multiplies group `G` of the activations of each row by weights of each column.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn group<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const G: usize>(
+    acc: &mut [[D::Sums; NV]; MR],
+    a: &[D::A; MR],
+    packed: *const i8,
+) -> *const i8 {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let b = columns::<D, DEEP, NV>(packed);
+        for i in 0..MR.div_ceil(D::ROWS) {
+            for j in 0..NV {
+                acc[i][j] = D::product::<G>(acc[i][j], a[i], b[j]);
+            }
+        }
+        packed.add(NV * D::LANES * D::DEPTH)
+    }
+}
+
+/// The bytes of a segment.
+#[inline(always)]
+unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
+    // SAFETY: the caller passes the address of a segment of `len` bytes whose provenance is exposed.
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), len) }
+}
+
+/// The correction of the sums of row `i` for the zero point of the weights.
+#[inline(always)]
+unsafe fn row_part<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
+    t: &PanelI8,
+    rows: *const usize,
+    i: usize,
+) -> i32 {
+    // SAFETY: the row's segments have `len` elements each (see `PanelI8`).
+    unsafe {
+        let flip = if t.flip { 0x80 } else { 0 };
+        let unsigned = if D::WIDENED { !t.signed } else { D::UNSIGNED };
+        let mut sum = 0i32;
+        for s in 0..t.segments {
+            for &x in segment(*rows.add(s * MR + i), t.counted) {
+                let x = x ^ flip;
+                sum = sum.wrapping_add(if unsigned { i32::from(x) } else { i32::from(x as i8) });
+            }
+        }
+        correction(t, sum)
+    }
+}
+
+/// The correction of the sums of a row whose activations have this sum.
+#[inline(always)]
+fn correction(t: &PanelI8, sum: i32) -> i32 {
+    let elements = (t.segments * t.counted) as i32;
+    t.weight_zero.wrapping_mul(t.input_zero.wrapping_mul(elements).wrapping_sub(sum))
+}
+
+/// Defines the micro-kernels of one instruction set: for each number of vectors, the numbers of rows.
+macro_rules! kernels {
+    ($table:ident, $name:ident, $tile:ident[$($of:tt)*], $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
+        $(#[$attr])?
+        unsafe fn $name<const MR: usize, const NV: usize>(t: &PanelI8, rows: *const usize, first: usize) {
+            // SAFETY: the caller meets the contract of this function.
+            unsafe { $tile::<$($of)*, MR, NV>(t, rows, first) }
+        }
+
+        static $table: &[&[TileFn]] = &[$(&[$($name::<$mr, $nv>),*]),*];
+    };
+}
+
+// As in single precision.
+kernels!(PORTABLE, portable, tile[Portable8, false], { 1: [1 2 3 4], 2: [1 2 3 4], });
+#[cfg(target_arch = "x86_64")]
+kernels!(SSE41, sse41, tile_of_words[Sse41Pairs<1>], #[target_feature(enable = "sse4.1")] {
+    1: [1 2 3 4 5 6], 2: [1 2 3 4 5],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX2, avx2, tile_of_words[Avx2Pairs], #[target_feature(enable = "avx2")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5],
+});
+// Sixteen registers: with five rows of two vectors or with three vectors, accumulators are in memory.
+#[cfg(target_arch = "x86_64")]
+kernels!(AVX_VNNI, avx_vnni, tile[AvxVnni, false], #[target_feature(enable = "avx2,avxvnni")] {
+    1: [1 2 3 4 5 6], 2: [1 2 3 4],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(VNNI_VL, vnni_vl, tile[VnniVl, false], #[target_feature(enable = "avx2,avx512f,avx512vl,avx512vnni")] {
+    1: [1 2 3 4 5 6], 2: [1 2 3 4 5], 3: [1 2 3 4],
+});
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON, neon, tile[NeonWiden<1>, false], #[target_feature(enable = "neon")] { 1: [1 2 3 4 5], });
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON_DOT, neon_dot, tile[NeonDot<1>, false], #[target_feature(enable = "neon,dotprod")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4 5],
+});
+#[cfg(target_arch = "aarch64")]
+kernels!(NEON_I8MM, neon_i8mm, tile[NeonMatrix, false], #[target_feature(enable = "neon,dotprod,i8mm")] {
+    1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4],
+});
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+kernels!(SIMD128, simd128, tile_of_words[Simd128Pairs<1>], #[target_feature(enable = "simd128")] {
+    1: [1 2 3 4], 2: [1 2 3 4],
+});
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+kernels!(RELAXED_DOT, relaxed_dot, tile[RelaxedDot<1>, false], #[target_feature(enable = "simd128,relaxed-simd")] {
+    1: [1 2 3 4], 2: [1 2 3 4],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(VNNI, vnni, tile[Vnni, false], #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+    1: [1 2 3 4 5 6 7 8 9 10],
+    2: [1 2 3 4 5 6 7 8 9 10],
+    3: [1 2 3 4 5 6 7 8],
+    4: [1 2 3 4 5 6],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(VNNI_DEEP, vnni_deep, tile[Vnni, true], #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+    1: [1 2 3 4 5 6 7 8 9 10],
+});
+#[cfg(target_arch = "x86_64")]
+kernels!(VNNI_VL_DEEP, vnni_vl_deep, tile[VnniVl, true], #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2")] {
+    1: [1 2 3 4 5 6 7 8 9 10],
+});

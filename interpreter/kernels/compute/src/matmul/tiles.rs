@@ -1,0 +1,482 @@
+//! Division of matrix products into tiles, and of tiles over threads.
+//!
+//! Every product, convolutions included, is `out[row, column] = Σ rows(row) · columns(column)`. An output row (for a
+//! convolution, an output pixel) reads one or more *segments*, runs of contiguous input elements, by their addresses.
+//! The input is not copied into a matrix; padding is the address of a segment of zeros. Columns are packed in *panels*,
+//! as wide as a micro-kernel. A *tile*, several rows by one panel, is the result of one call of a micro-kernel.
+
+use std::sync::atomic::AtomicU64;
+
+use bytemuck::Pod;
+use delegraph_core::kernel::Parallel;
+
+use crate::base::buffer::{SharedMut, carve, scratch_bytes};
+use crate::base::error::{ComputeError, Result};
+use crate::threads::share::Shares;
+
+/// The inputs of output rows.
+pub(crate) trait Rows: Sync {
+    /// Element of the input.
+    type In: Pod + Sync;
+
+    /// A row's position, as [`Rows::fill`] advances it.
+    type Position;
+
+    /// Returns the position of a row.
+    fn position(&self, row: usize) -> Self::Position;
+
+    /// Writes the addresses of the segments of `count` rows from `at` on, segment-major: that of segment `s` of row `i`
+    /// goes to `table[s * count + i]`. Their provenance is exposed. `patch` is memory for inputs that are not contiguous,
+    /// [`Extent::patch_len`] elements per row. `at` is then the position of the next row.
+    fn fill(
+        &self,
+        group: usize,
+        at: &mut Self::Position,
+        count: usize,
+        table: &mut [usize],
+        patch: &mut [Self::In],
+    );
+}
+
+/// A family of micro-kernels with its packed columns and its output.
+pub(crate) trait TileKernel<T>: Sync {
+    /// What all tiles of a panel have in common.
+    type Panel;
+
+    /// Returns a panel.
+    fn panel(&self, group: usize, panel: usize) -> Self::Panel;
+
+    /// Computes rows `row .. row + count` of a panel. `table` was filled by [`Rows::fill`].
+    fn tile(&self, panel: &Self::Panel, row: usize, count: usize, table: &[usize]);
+}
+
+/// Sizes that determine the division into tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Independent products.
+    pub(crate) groups: usize,
+    /// Output rows per group.
+    pub(crate) rows: usize,
+    /// Maximum number of rows of a tile.
+    pub(crate) tile_rows: usize,
+    /// Panels per group.
+    pub(crate) panels: usize,
+    /// Segments per row.
+    pub(crate) segments: usize,
+    /// Elements of patch per row.
+    pub(crate) patch_len: usize,
+    /// Bytes of input per row.
+    pub(crate) row_bytes: usize,
+    /// Bytes of packed columns per group.
+    pub(crate) packed_bytes: usize,
+    /// Work of a row per group, in bytes of packed columns of the fastest kernels.
+    pub(crate) row_work: usize,
+}
+
+impl Extent {
+    /// Checks that a plan is that of this product.
+    ///
+    /// # Errors
+    /// Fails if any size differs.
+    #[inline]
+    pub(crate) fn check(&self, planned: &Self) -> Result<()> {
+        if self == planned { Ok(()) } else { Err(ComputeError::Range { what: "plan" }) }
+    }
+}
+
+/// Size of the input rows of a chunk of tiles, in bytes: they stay in the L1 cache while all panels are processed.
+const L1_ROWS: usize = 24 << 10;
+/// Larger packed columns do not stay in the L2 cache, and are read once per chunk of `L2_ROWS` bytes.
+const L2_PACKED: usize = 768 << 10;
+const L2_ROWS: usize = 512 << 10;
+
+/// The division into tiles, chunks and units.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    tiles: usize,
+    chunk_tiles: usize,
+    chunks: usize,
+    panels_per_unit: usize,
+    panel_units: usize,
+    units: usize,
+    slots: usize,
+    chunk_rows: usize,
+    /// Rows of a tile, and number of leading tiles with one more row.
+    base: usize,
+    extra: usize,
+}
+
+/// Minimum work of a product for several threads: shorter ones end before another thread has started.
+const SMALL: usize = 1 << 18;
+
+/// Work of a chunk, for several threads.
+const CHUNK: usize = 1 << 19;
+
+/// Whether one thread computes a product of one row and one group with this work.
+#[inline]
+pub(crate) fn is_single(threads: usize, row_work: usize) -> bool {
+    threads < 2 || row_work < SMALL
+}
+
+/// Maximum number of threads that share a product.
+pub(crate) const MAX_SLOTS: usize = 64;
+
+impl Plan {
+    #[inline]
+    fn new(e: &Extent, threads: usize) -> Self {
+        let work = e.rows.saturating_mul(e.row_work).saturating_mul(e.groups);
+        let threads = if work < SMALL { 1 } else { threads.min(MAX_SLOTS) };
+        let tiles = e.rows.div_ceil(e.tile_rows.max(1)).max(1);
+        let budget = if e.packed_bytes > L2_PACKED { L2_ROWS } else { L1_ROWS };
+        let tile_bytes = e.row_bytes.saturating_mul(e.tile_rows).max(1);
+        let mut chunk_tiles = (budget / tile_bytes).clamp(1, tiles);
+        if threads > 1 {
+            // Smaller chunks shorten the wait for the last one. Large packed columns are read once per chunk.
+            let fine = if e.packed_bytes > L2_PACKED { 4 } else { (work / CHUNK / threads).clamp(4, 16) };
+            chunk_tiles = chunk_tiles.min(tiles.div_ceil(threads.saturating_mul(fine)));
+        }
+        let chunks = tiles.div_ceil(chunk_tiles);
+        // With few rows, the threads divide the panels instead.
+        let wanted = if threads > 1 {
+            threads.saturating_mul(3).div_ceil(chunks.saturating_mul(e.groups).max(1))
+        } else {
+            1
+        };
+        let panels_per_unit = e.panels.div_ceil(wanted).max(1);
+        let panel_units = e.panels.div_ceil(panels_per_unit);
+        let units = chunks.saturating_mul(panel_units).saturating_mul(e.groups);
+        let chunk_rows = chunk_tiles.saturating_mul(e.tile_rows).min(e.rows);
+        Self {
+            tiles,
+            chunk_tiles,
+            chunks,
+            panels_per_unit,
+            panel_units,
+            units,
+            slots: threads.clamp(1, units.max(1)),
+            chunk_rows,
+            base: e.rows / tiles,
+            extra: e.rows % tiles,
+        }
+    }
+
+    /// The first row and the number of rows of each of these tiles. Rows are spread evenly: seven tiles of seven rather
+    /// than six of eight and one of one.
+    fn tiles(&self, tiles: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let (base, extra) = (self.base, self.extra);
+        let mut next = tiles.start * base + tiles.start.min(extra);
+        tiles.map(move |tile| {
+            let count = base + usize::from(tile < extra);
+            next += count;
+            (next - count, count)
+        })
+    }
+
+    fn table_len(&self, e: &Extent) -> Option<usize> {
+        self.chunk_rows.checked_mul(e.segments)
+    }
+
+    fn patch_len(&self, e: &Extent) -> Option<usize> {
+        self.chunk_rows.checked_mul(e.patch_len)
+    }
+}
+
+/// The division of a product, which is the same in every run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiling {
+    extent: Extent,
+    plan: Plan,
+    /// Bytes of scratch of each slot.
+    per_slot: usize,
+}
+
+impl Tiling {
+    /// Divides a product of input elements of type `T`.
+    ///
+    /// # Errors
+    /// Fails if a size overflows.
+    pub(crate) fn new<T>(extent: Extent, threads: usize) -> Result<Self> {
+        let plan = Plan::new(&extent, threads);
+        let bytes = || {
+            let table = scratch_bytes::<usize>(plan.table_len(&extent)?)?;
+            let patch = scratch_bytes::<T>(plan.patch_len(&extent)?)?;
+            let per_slot = table.checked_add(patch)?;
+            per_slot.checked_mul(plan.slots).map(|_| per_slot)
+        };
+        let per_slot = bytes().ok_or(ComputeError::TooLarge { what: "scratch of a product" })?;
+        if u32::try_from(plan.units).is_err() {
+            return Err(ComputeError::TooLarge { what: "product" });
+        }
+        Ok(Self { extent, plan, per_slot })
+    }
+
+    /// The product that is divided.
+    #[inline]
+    pub(crate) fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Writes the addresses of all rows of a product of one group without patches, for [`drive`].
+    pub(crate) fn fill<R: Rows>(&self, rows: &R, table: &mut [usize]) {
+        let mut at = rows.position(0);
+        for (first, count) in self.plan.tiles(0..self.plan.tiles) {
+            let table = &mut table[first * self.extent.segments..][..count * self.extent.segments];
+            rows.fill(0, &mut at, count, table, &mut []);
+        }
+    }
+
+    /// Whether the product is one row that one thread computes.
+    pub(crate) fn is_single_row(&self) -> bool {
+        self.extent.rows == 1 && self.extent.groups == 1 && self.plan.units == 1
+    }
+
+    /// Returns the bytes of scratch that [`drive`] needs.
+    #[inline]
+    pub(crate) fn scratch_len(&self) -> usize {
+        self.per_slot * self.plan.slots
+    }
+}
+
+/// Computes all tiles. `kept` has the addresses of all rows, if they are known ([`Tiling::fill`]).
+pub(crate) fn drive<R: Rows>(
+    tiling: &Tiling,
+    rows: &R,
+    kernel: &impl TileKernel<R::In>,
+    kept: Option<&[usize]>,
+    scratch: &mut [u8],
+    par: &dyn Parallel,
+) -> Result<()> {
+    let Tiling { extent: e, plan, per_slot } = tiling;
+    if e.rows == 0 || e.panels == 0 || e.groups == 0 {
+        return Ok(());
+    }
+    let needed = tiling.scratch_len();
+    if scratch.len() < needed {
+        return Err(ComputeError::Length { what: "scratch", needed, got: scratch.len() });
+    }
+    if plan.slots == 1 {
+        let (table, patch) = carve_slot::<R::In>(e, plan, scratch);
+        if plan.tiles == 1 && plan.units == 1 {
+            let len = e.rows * e.segments;
+            let table = match kept {
+                Some(kept) => &kept[..len],
+                None => {
+                    let (table, patch) = (&mut table[..len], &mut patch[..e.rows * e.patch_len]);
+                    rows.fill(0, &mut rows.position(0), e.rows, table, patch);
+                    table
+                }
+            };
+            (0..e.panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, e.rows, table));
+            return Ok(());
+        }
+        for unit in 0..plan.units {
+            if par.is_interrupted() {
+                break;
+            }
+            unit_of_tiles((e, plan), rows, kernel, kept, unit, (table, patch));
+        }
+        return Ok(());
+    }
+    let scratch = SharedMut::new(scratch);
+    let shares = [const { AtomicU64::new(0) }; MAX_SLOTS];
+    let shares = Shares(&shares[..plan.slots]);
+    shares.deal(plan.units);
+    par.run(plan.slots, &|slot| {
+        // SAFETY: slots have disjoint parts, and `Parallel::run` calls each slot's task at most once.
+        let mine = unsafe { scratch.slice(slot * per_slot, *per_slot) };
+        let (table, patch) = carve_slot::<R::In>(e, plan, mine);
+        while let Some(unit) = shares.take(slot).filter(|_| !par.is_interrupted()) {
+            unit_of_tiles((e, plan), rows, kernel, kept, unit, (table, patch));
+        }
+    });
+    Ok(())
+}
+
+/// Computes a single row of `a`, which is one segment, without a division into tiles and without scratch.
+#[inline]
+pub(crate) fn single_row<T: Pod + Sync>(a: &[T], panels: usize, kernel: &impl TileKernel<T>) {
+    let table = [a.as_ptr().expose_provenance()];
+    (0..panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, 1, &table));
+}
+
+/// Divides the scratch of a slot.
+fn carve_slot<'a, T: Pod>(e: &Extent, plan: &Plan, mut mine: &'a mut [u8]) -> (&'a mut [usize], &'a mut [T]) {
+    let table = carve::<usize>(&mut mine, plan.chunk_rows * e.segments).unwrap_or_default();
+    let patch = carve::<T>(&mut mine, plan.chunk_rows * e.patch_len).unwrap_or_default();
+    (table, patch)
+}
+
+fn unit_of_tiles<R: Rows>(
+    (e, plan): (&Extent, &Plan),
+    rows: &R,
+    kernel: &impl TileKernel<R::In>,
+    kept: Option<&[usize]>,
+    unit: usize,
+    (table, patch): (&mut [usize], &mut [R::In]),
+) {
+    let (unit, part) = split(unit, plan.panel_units);
+    let (group, chunk) = split(unit, plan.chunks);
+    let tiles = chunk * plan.chunk_tiles..((chunk + 1) * plan.chunk_tiles).min(plan.tiles);
+    let first = plan.tiles(tiles.clone()).next().map_or(0, |(first, _)| first);
+    let table = match kept {
+        Some(kept) => &kept[first * e.segments..],
+        None => {
+            fill_chunk((e, plan), rows, (group, first, tiles.clone()), table, patch);
+            table
+        }
+    };
+    for panel in part * plan.panels_per_unit..((part + 1) * plan.panels_per_unit).min(e.panels) {
+        let panel = kernel.panel(group, panel);
+        for (row, count) in plan.tiles(tiles.clone()) {
+            let table = &table[(row - first) * e.segments..][..count * e.segments];
+            kernel.tile(&panel, row, count, table);
+        }
+    }
+}
+
+/// Quotient and remainder; most divisors are 1.
+#[inline]
+fn split(n: usize, by: usize) -> (usize, usize) {
+    if by == 1 { (n, 0) } else { (n / by, n % by) }
+}
+
+/// Writes the addresses of a chunk of tiles, whose first row is `first`.
+fn fill_chunk<R: Rows>(
+    (e, plan): (&Extent, &Plan),
+    rows: &R,
+    (group, first, tiles): (usize, usize, std::ops::Range<usize>),
+    table: &mut [usize],
+    patch: &mut [R::In],
+) {
+    let mut at = rows.position(first);
+    let mut fill = |row: usize, count: usize| {
+        let table = &mut table[(row - first) * e.segments..][..count * e.segments];
+        let patch = &mut patch[(row - first) * e.patch_len..][..count * e.patch_len];
+        rows.fill(group, &mut at, count, table, patch);
+    };
+    if e.segments == 1 {
+        // The addresses of all tiles are those of one tile.
+        fill(first, plan.tiles(tiles).map(|(_, count)| count).sum());
+    } else {
+        plan.tiles(tiles).for_each(|(row, count)| fill(row, count));
+    }
+}
+
+/// Division of columns into panels: as even as possible, in whole vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Panels {
+    /// Columns.
+    pub(crate) columns: usize,
+    /// Columns per vector.
+    pub(crate) lanes: usize,
+    /// Number of panels.
+    pub(crate) count: usize,
+    /// Vectors of the widest panel.
+    pub(crate) widest: usize,
+    wide: usize,
+    padded: usize,
+}
+
+/// One panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Panel {
+    /// First column.
+    pub(crate) first: usize,
+    /// Vectors.
+    pub(crate) vectors: usize,
+    /// Existing columns; the last vector may exceed them.
+    pub(crate) columns: usize,
+}
+
+impl Panels {
+    /// Panels of at most `max_vectors` vectors of `lanes` columns.
+    pub(crate) fn new(columns: usize, lanes: usize, most: usize) -> Self {
+        let vectors = columns.div_ceil(lanes);
+        let count = vectors.div_ceil(most);
+        let widest = if count == 0 { 0 } else { vectors.div_ceil(count) };
+        let wide = if count == 0 { 0 } else { vectors - count * (vectors / count) };
+        let padded = vectors * lanes;
+        Self { columns, lanes, count, widest, wide: if wide == 0 { count } else { wide }, padded }
+    }
+
+    /// Columns rounded up to whole vectors.
+    #[inline]
+    pub(crate) fn padded(&self) -> usize {
+        self.padded
+    }
+
+    /// Returns the panel that contains a column.
+    pub(crate) fn of_column(&self, column: usize) -> Panel {
+        let (vector, wide) = (column / self.lanes, self.wide * self.widest);
+        let beyond = vector.saturating_sub(wide).checked_div(self.widest.saturating_sub(1)).unwrap_or(0);
+        self.get(if vector < wide { vector / self.widest.max(1) } else { self.wide + beyond })
+    }
+
+    /// Returns panel `index`: `wide` panels of the full width come first, then narrower ones.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Panel {
+        let narrow = self.widest.saturating_sub(1);
+        let before = if index <= self.wide {
+            index * self.widest
+        } else {
+            self.wide * self.widest + (index - self.wide) * narrow
+        };
+        let vectors = if index < self.wide { self.widest } else { narrow };
+        let first = before * self.lanes;
+        Panel { first, vectors, columns: (vectors * self.lanes).min(self.columns - first) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_cover_every_column_once() {
+        for lanes in [4, 8, 16] {
+            for most in 1..=4 {
+                for columns in 0..300 {
+                    let panels = Panels::new(columns, lanes, most);
+                    let mut at = 0;
+                    for i in 0..panels.count {
+                        let p = panels.get(i);
+                        assert_eq!(p.first, at);
+                        assert!((1..=most).contains(&p.vectors) && p.vectors <= panels.widest);
+                        assert!(p.columns > (p.vectors - 1) * lanes && p.columns <= p.vectors * lanes);
+                        assert!((at..at + p.columns).all(|c| panels.of_column(c) == p));
+                        at += p.columns;
+                    }
+                    assert_eq!(at, columns);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn plans_cover_every_tile_and_fit_their_chunks() {
+        for threads in [1, 2, 3, 8] {
+            for rows in [1usize, 2, 7, 8, 9, 49, 1089, 4225] {
+                for (row_bytes, packed_bytes, panels) in
+                    [(12, 100, 1), (4608, 900_000, 3), (400_000, 4 << 20, 16)]
+                {
+                    let e = Extent {
+                        groups: 2,
+                        rows,
+                        tile_rows: 8,
+                        panels,
+                        segments: 3,
+                        patch_len: 9,
+                        row_bytes,
+                        packed_bytes,
+                        row_work: packed_bytes,
+                    };
+                    let p = Plan::new(&e, threads);
+                    assert!(p.chunks * p.chunk_tiles >= p.tiles && (p.chunks - 1) * p.chunk_tiles < p.tiles);
+                    assert!(p.panel_units * p.panels_per_unit >= panels);
+                    assert_eq!(p.units, 2 * p.chunks * p.panel_units);
+                    assert!(p.slots <= threads && p.chunk_rows <= rows);
+                }
+            }
+        }
+    }
+}

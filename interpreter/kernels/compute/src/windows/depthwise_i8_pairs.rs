@@ -1,0 +1,414 @@
+//! DEPTHWISE_CONV_2D of bytes with products of pairs of 16 bits.
+//!
+//! The bytes of two rows of the window are interleaved and widened: each lane of a vector has two taps of a channel, whose
+//! products are added by one instruction. Neighbouring output pixels share these vectors.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::base::buffer::{AlignedVec, SharedMut};
+use crate::base::error::{Result, product};
+#[allow(unused_imports, reason = "other targets have products of bytes")]
+use crate::base::isa::Bytes;
+use crate::base::isa::Isa;
+use crate::base::requant::{OutputQuant, Requant, RequantPart};
+use crate::matmul::geometry::{ConvGeometry, DepthwiseFilter};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use crate::simd::int8::Simd128Pairs;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::int8::{Avx2Pairs, Sse41Pairs};
+use crate::simd::int8::{Layout, OwnFunction, TwoRows};
+
+/// Number of neighbouring pixels that are computed at a time, or twice this number.
+const RUN: usize = 4;
+
+/// Packed operands.
+pub(super) struct Pairs {
+    rows: RowsFn,
+    channels: usize,
+    window: [usize; 2],
+    /// Whether activations are signed.
+    signed: bool,
+    lanes: usize,
+    /// Vectors of channels. With at least `lanes` channels, the last one overlaps the one before it if lanes would be empty.
+    vectors: usize,
+    /// For each vector, for each two rows of the window, for each column: `[channel][2]`.
+    weights: AlignedVec<i16>,
+    bias: AlignedVec<i32>,
+    requant: Requant,
+}
+
+/// A function that computes rows. The processor must have its instructions; otherwise as for [`Pairs::run`].
+type RowsFn = unsafe fn(RowsTask<'_>);
+
+/// Returns the function of an instruction set that computes windows with products of pairs.
+fn rows_fn(isa: Isa) -> Option<RowsFn> {
+    match isa.bytes() {
+        #[cfg(target_arch = "x86_64")]
+        Bytes::Avx2 => Some(avx2),
+        #[cfg(target_arch = "x86_64")]
+        Bytes::Sse41 => Some(sse41),
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Bytes::Simd128 => Some(simd128),
+        _ => None,
+    }
+}
+
+impl Pairs {
+    /// Whether an instruction set computes windows with products of pairs.
+    pub(super) fn are_for(isa: Isa) -> bool {
+        rows_fn(isa).is_some()
+    }
+
+    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`. `None` if the instruction set has other
+    /// products.
+    ///
+    /// # Errors
+    /// Fails if a multiplier is out of range, or memory cannot be allocated.
+    pub(super) fn pack(
+        isa: Isa,
+        filter: &DepthwiseFilter,
+        weight: impl Fn(usize, usize, usize) -> i32,
+        bias: &[i32],
+        signed: bool,
+        output: &OutputQuant<'_>,
+    ) -> Result<Option<Self>> {
+        let Some(rows) = rows_fn(isa) else { return Ok(None) };
+        let (channels, [height, width]) = (filter.channels, filter.window);
+        let Layout { lanes, records, .. } = Layout::new(isa);
+        let vectors = channels.div_ceil(lanes);
+        let channel = |i: usize| first_channel(i / lanes, lanes, channels) + i % lanes;
+        let pairs = height.div_ceil(2);
+        let padded = product("channels", &[vectors, lanes])?;
+        let mut weights = AlignedVec::<i16>::zeroed(product("weights", &[padded, pairs, width, 2])?)?;
+        for (i, to) in weights.as_mut_slice().iter_mut().enumerate() {
+            let (rest, row, lane) = (i / 2 / lanes, i % 2, i / 2 % lanes);
+            let (column, rest) = (rest % width, rest / width);
+            let (row, c) = (rest % pairs * 2 + row, channel(rest / pairs * lanes + lane));
+            if row < height && c < channels {
+                *to = weight(row, column, c) as i16;
+            }
+        }
+        let mut ordered = AlignedVec::zeroed(padded)?;
+        for (i, to) in ordered.as_mut_slice().iter_mut().enumerate() {
+            *to = bias.get(channel(i)).copied().unwrap_or(0);
+        }
+        let requant = Requant::ordered(output, (channels, padded), (lanes, records), |i| Some(channel(i)))?;
+        Ok(Some(Self {
+            rows,
+            channels,
+            window: filter.window,
+            signed,
+            lanes,
+            vectors,
+            weights,
+            bias: ordered,
+            requant,
+        }))
+    }
+
+    /// Convolves rows of the output, for some of the vectors.
+    ///
+    /// # Safety
+    /// Lengths and geometry must be checked: the input has all images, `blank` all channels, and at least those of a vector,
+    /// and the output all pixels. No other thread may access these rows and channels of the output.
+    pub(super) unsafe fn run(
+        &self,
+        geo: &ConvGeometry,
+        input: &[u8],
+        blank: &[u8],
+        out: SharedMut<'_, u8>,
+        rows: Range<usize>,
+        vectors: Range<usize>,
+    ) {
+        let task = RowsTask { layer: self, geo, input, blank, out, rows, vectors };
+        // SAFETY: the caller meets the contract of this function, and a value of `Isa` proved that the processor has the
+        // instructions.
+        unsafe { (self.rows)(task) }
+    }
+
+    /// The vectors of part `part` of `parts`. Vectors that overlap are in the same part.
+    pub(super) fn part(&self, part: usize, parts: usize) -> Range<usize> {
+        let whole = (self.channels / self.lanes).max(1);
+        let step = whole.div_ceil(parts);
+        let (start, end) = ((part * step).min(whole), ((part + 1) * step).min(whole));
+        start..if end == whole && start < end { self.vectors } else { end }
+    }
+}
+
+/// The first channel of a vector.
+fn first_channel(vector: usize, lanes: usize, channels: usize) -> usize {
+    (vector * lanes).min(channels.saturating_sub(lanes))
+}
+
+/// Defines [`RowsTask::run`] for an instruction set.
+#[allow(unused_macros, reason = "other targets have products of bytes")]
+macro_rules! set {
+    ($name:ident, $pairs:ty, $features:literal) => {
+        #[target_feature(enable = $features)]
+        unsafe fn $name(task: RowsTask<'_>) {
+            // SAFETY: the caller meets the contract of this function.
+            unsafe {
+                match task.layer.signed {
+                    true => task.run::<$pairs, true>(),
+                    false => task.run::<$pairs, false>(),
+                }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+set!(avx2, Avx2Pairs, "avx2");
+#[cfg(target_arch = "x86_64")]
+set!(sse41, Sse41Pairs<2>, "sse4.1");
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+set!(simd128, Simd128Pairs<2>, "simd128");
+
+/// A range of output rows, for a range of vectors of channels.
+struct RowsTask<'a> {
+    layer: &'a Pairs,
+    geo: &'a ConvGeometry,
+    input: &'a [u8],
+    blank: &'a [u8],
+    out: SharedMut<'a, u8>,
+    rows: Range<usize>,
+    vectors: Range<usize>,
+}
+
+/// One output row, for one vector of channels.
+struct Row<'a> {
+    layer: &'a Pairs,
+    geo: &'a ConvGeometry,
+    /// First input row of the window.
+    y0: isize,
+    /// The image, beginning at the vector's first channel.
+    input: *const u8,
+    blank: *const u8,
+    weights: *const i16,
+    bias: *const i32,
+    requant: RequantPart,
+    out: *mut u8,
+    /// Number of existing channels of the vector.
+    channels: usize,
+}
+
+impl RowsTask<'_> {
+    #[inline(always)]
+    unsafe fn run<D: TwoRows, const SIGNED: bool>(self) {
+        let (layer, geo) = (self.layer, self.geo);
+        let [height, width] = layer.window;
+        let per_vector = height.div_ceil(2) * width * D::LANES * 2;
+        let inner = geo.interior(1);
+        for row in self.rows {
+            let (image, y) = (row / geo.output[0], row % geo.output[0]);
+            // A vector of few channels may end after the input: if it begins at the last pixel that the window reads.
+            let end = geo.origin(0, y) + ((height - 1) * geo.dilation[0] + 1).cast_signed();
+            let end = image * geo.input[0] + end.clamp(0, geo.input[0].cast_signed()).cast_unsigned();
+            let last = (end * geo.input[1]).saturating_sub(1) * layer.channels;
+            let is_cut = layer.channels < D::LANES && last + D::LANES > self.input.len();
+            for v in self.vectors.clone() {
+                let first = first_channel(v, D::LANES, layer.channels);
+                let pixels = image * geo.input[0] * geo.input[1];
+                let r = Row {
+                    layer,
+                    geo,
+                    y0: geo.origin(0, y),
+                    input: self.input.as_ptr().wrapping_add(pixels * layer.channels + first),
+                    blank: self.blank.as_ptr().wrapping_add(first),
+                    weights: layer.weights.as_slice()[v * per_vector..(v + 1) * per_vector].as_ptr(),
+                    bias: layer.bias.as_slice()[v * D::LANES..(v + 1) * D::LANES].as_ptr(),
+                    requant: layer.requant.part(v * D::LANES, D::LANES),
+                    out: self.out.ptr(row * geo.output[1] * layer.channels + first),
+                    channels: (layer.channels - first).min(D::LANES),
+                };
+                macro_rules! pixels {
+                    ($width:literal, $stride:literal) => {
+                        D::call(Pixels::<D, $width, $stride, SIGNED, true>(&r, &inner, PhantomData))
+                    };
+                }
+                // SAFETY: the caller meets the contract of `Pairs::run`.
+                unsafe {
+                    match (width, geo.stride[1], geo.dilation[1]) {
+                        _ if is_cut => {
+                            D::call(Pixels::<D, 0, 1, SIGNED, false>(&r, &inner, PhantomData));
+                        }
+                        (1, 1, _) => pixels!(1, 1),
+                        (1, 2, _) => pixels!(1, 2),
+                        (2, 1, 1) => pixels!(2, 1),
+                        (2, 2, 1) => pixels!(2, 2),
+                        (3, 1, 1) => pixels!(3, 1),
+                        (3, 2, 1) => pixels!(3, 2),
+                        (4, 1, 1) => pixels!(4, 1),
+                        (4, 2, 1) => pixels!(4, 2),
+                        (5, 1, 1) => pixels!(5, 1),
+                        (5, 2, 1) => pixels!(5, 2),
+                        (7, 1, 1) => pixels!(7, 1),
+                        (7, 2, 1) => pixels!(7, 2),
+                        _ => pixels!(0, 1),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All pixels of a row, with `WIDTH` adjacent taps across and pixels `STRIDE` apart, or with any geometry if `WIDTH` is 0. With
+/// `FULL`, the input has bytes for all lanes. The last run may overlap the run before it.
+struct Pixels<'a, D, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool>(
+    &'a Row<'a>,
+    &'a Range<usize>,
+    PhantomData<D>,
+);
+
+impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool> OwnFunction
+    for Pixels<'_, D, WIDTH, STRIDE, SIGNED, FULL>
+{
+    #[inline(always)]
+    unsafe fn run(self) {
+        let Self(r, inner, _) = self;
+        let width = r.geo.output[1];
+        // SAFETY: the caller meets the contract of this function. Runs without checks of columns are in the interior.
+        unsafe {
+            if width < RUN {
+                for x in 0..width {
+                    run::<D, 0, 1, SIGNED, FULL, 1, true>(r, x);
+                }
+                return;
+            }
+            let mut x = 0;
+            while D::RUN > RUN && WIDTH != 0 && x + 2 * RUN <= width {
+                if inner.start <= x && x + 2 * RUN <= inner.end {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, false>(r, x);
+                } else {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, true>(r, x);
+                }
+                x += 2 * RUN;
+            }
+            while x < width {
+                let from = x.min(width - RUN);
+                if inner.start <= from && from + RUN <= inner.end {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, false>(r, from);
+                } else {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, true>(r, from);
+                }
+                x += RUN;
+            }
+        }
+    }
+}
+
+/// Computes `N` neighbouring pixels, beginning at `x`. With `EDGE`, columns may be outside of the input.
+#[inline(always)]
+unsafe fn run<
+    D: TwoRows,
+    const WIDTH: usize,
+    const STRIDE: usize,
+    const SIGNED: bool,
+    const FULL: bool,
+    const N: usize,
+    const EDGE: bool,
+>(
+    r: &Row<'_>,
+    x: usize,
+) {
+    let [height, width] = r.layer.window;
+    let per_pair = width * 2 * D::LANES;
+    // SAFETY: the caller meets the contract of these functions; weights and bias are those of the vector.
+    unsafe {
+        let mut acc = [D::load(r.bias); N];
+        let mut weights = r.weights;
+        for pair in 0..height / 2 {
+            taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, false>(r, x, pair * 2, weights, &mut acc);
+            weights = weights.add(per_pair);
+        }
+        if height % 2 == 1 {
+            taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, true>(r, x, height - 1, weights, &mut acc);
+        }
+        let pixel = r.layer.channels;
+        D::requant_pixels(&acc, &r.requant, r.out.add(x * pixel), pixel, r.channels);
+    }
+}
+
+/// Adds the taps of two rows of the window, or, `ALONE`, of one.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
+unsafe fn taps<
+    D: TwoRows,
+    const WIDTH: usize,
+    const STRIDE: usize,
+    const SIGNED: bool,
+    const FULL: bool,
+    const N: usize,
+    const EDGE: bool,
+    const ALONE: bool,
+>(
+    r: &Row<'_>,
+    x: usize,
+    first: usize,
+    weights: *const i16,
+    acc: &mut [D::I; N],
+) {
+    let (geo, pixel) = (r.geo, r.layer.channels);
+    let (x0, line) = (geo.origin(1, x), geo.input[1]);
+    let channels = if FULL { D::LANES } else { r.channels };
+    let (mut base, mut mask) = ([r.blank; 2], [0; 2]);
+    for i in 0..if ALONE { 1 } else { 2 } {
+        let y = r.y0 + ((first + i) * geo.dilation[0]).cast_signed();
+        if y >= 0 && y.cast_unsigned() < geo.input[0] {
+            base[i] = r.input.wrapping_add(y.cast_unsigned() * line * pixel);
+            mask[i] = usize::MAX;
+        }
+    }
+    macro_rules! load {
+        ($a:expr, $b:expr) => {
+            if ALONE { D::one_row::<SIGNED>($a, channels) } else { D::two_rows::<SIGNED>($a, $b, channels) }
+        };
+    }
+    // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding.
+    unsafe {
+        let offset = x0.cast_unsigned().wrapping_mul(pixel);
+        let mut p = [base[0].wrapping_add(offset & mask[0]), base[1].wrapping_add(offset & mask[1])];
+        let padding = load!(r.blank, r.blank);
+        if WIDTH == 0 {
+            let (next, step) = (geo.stride[1] * pixel, geo.dilation[1] * pixel);
+            let next = [next & mask[0], next & mask[1]];
+            for tap in 0..r.layer.window[1] {
+                let w = D::load(weights.add(tap * 2 * D::LANES).cast());
+                let column = x0 + (tap * geo.dilation[1]).cast_signed();
+                for t in 0..N {
+                    let inside = !EDGE || (column + (t * geo.stride[1]).cast_signed()).cast_unsigned() < line;
+                    let q = match inside {
+                        true => load!(p[0].wrapping_add(t * next[0]), p[1].wrapping_add(t * next[1])),
+                        false => padding,
+                    };
+                    acc[t] = D::add(acc[t], D::dot_pairs(q, w));
+                }
+                p = [p[0].wrapping_add(step & mask[0]), p[1].wrapping_add(step & mask[1])];
+            }
+            return;
+        }
+        macro_rules! tap {
+            ($c:literal, $q:ident, $($k:literal)*) => { $(
+                let ahead = ($c as usize).wrapping_sub($k);
+                if $k < WIDTH && $c >= $k && ahead % STRIDE == 0 && ahead / STRIDE < N {
+                    let w = D::load(weights.add($k * 2 * D::LANES).cast());
+                    acc[ahead / STRIDE] = D::add(acc[ahead / STRIDE], D::dot_pairs($q, w));
+                }
+            )* };
+        }
+        // Not loops, whose indices could keep the sums in memory.
+        macro_rules! columns {
+            ($($c:literal)*) => { $(
+                if $c < (N - 1) * STRIDE + WIDTH {
+                    if $c > 0 {
+                        p = [p[0].wrapping_add(pixel & mask[0]), p[1].wrapping_add(pixel & mask[1])];
+                    }
+                    let inside = !EDGE || (x0 + $c).cast_unsigned() < line;
+                    let q = if inside { load!(p[0], p[1]) } else { padding };
+                    tap!($c, q, 0 1 2 3 4 5 6);
+                }
+            )* };
+        }
+        columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20);
+    }
+}
