@@ -86,6 +86,18 @@ impl std::ops::Deref for Checked {
     }
 }
 
+/// Whether tap `tap` of one of `N` neighbouring pixels reads column `column` of those that these pixels read: that of pixel
+/// `(column - tap) / STRIDE`.
+///
+/// In unrolled loops the condition is a constant (`if const { … }`), so that the compiler generates no code for the other
+/// taps. It would take minutes to remove this code.
+pub(crate) const fn covers<const WIDTH: usize, const STRIDE: usize, const N: usize>(
+    column: usize,
+    tap: usize,
+) -> bool {
+    tap < WIDTH && tap <= column && (column - tap).is_multiple_of(STRIDE) && (column - tap) / STRIDE < N
+}
+
 /// Exclusive bound of dimensions: sums and products of two of them fit an `isize`.
 const MAX_DIM: usize = 1 << 30;
 

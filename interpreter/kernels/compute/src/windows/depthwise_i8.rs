@@ -445,12 +445,12 @@ unsafe fn two_pixels<D: Dot8, const KW: usize, const STRIDE: usize>(r: &Row<'_>,
         // Not a loop, whose indices could keep the sums in memory.
         macro_rules! column {
             ($($c:literal)*) => {
-                $(if $c < KW + STRIDE {
+                $(if const { $c < KW + STRIDE } {
                     let q = D::quads(p, D::LANES, flip);
-                    if $c < KW {
+                    if const { $c < KW } {
                         acc[0] = D::dot_each(acc[0], q, D::b(r.weights.add($c * D::LANES * 4)));
                     }
-                    if $c >= STRIDE {
+                    if const { $c >= STRIDE } {
                         acc[1] = D::dot_each(acc[1], q, D::b(r.weights.add(($c - STRIDE) * D::LANES * 4)));
                     }
                     for (p, mask) in p.iter_mut().zip(rows.mask) {

@@ -12,7 +12,7 @@ use crate::base::error::{Result, product};
 use crate::base::isa::Bytes;
 use crate::base::isa::Isa;
 use crate::base::requant::{OutputQuant, Requant, RequantPart};
-use crate::matmul::geometry::{ConvGeometry, DepthwiseFilter};
+use crate::matmul::geometry::{ConvGeometry, DepthwiseFilter, covers};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::simd::int8::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
@@ -369,7 +369,7 @@ unsafe fn taps<
         let offset = x0.cast_unsigned().wrapping_mul(pixel);
         let mut p = [base[0].wrapping_add(offset & mask[0]), base[1].wrapping_add(offset & mask[1])];
         let padding = load!(r.blank, r.blank);
-        if WIDTH == 0 {
+        if const { WIDTH == 0 } {
             let (next, step) = (geo.stride[1] * pixel, geo.dilation[1] * pixel);
             let next = [next & mask[0], next & mask[1]];
             for tap in 0..r.layer.window[1] {
@@ -390,7 +390,7 @@ unsafe fn taps<
         macro_rules! tap {
             ($c:literal, $q:ident, $($k:literal)*) => { $(
                 let ahead = ($c as usize).wrapping_sub($k);
-                if $k < WIDTH && $c >= $k && ahead % STRIDE == 0 && ahead / STRIDE < N {
+                if const { covers::<WIDTH, STRIDE, N>($c, $k) } {
                     let w = D::load(weights.add($k * 2 * D::LANES).cast());
                     acc[ahead / STRIDE] = D::add(acc[ahead / STRIDE], D::dot_pairs($q, w));
                 }
@@ -399,7 +399,7 @@ unsafe fn taps<
         // Not loops, whose indices could keep the sums in memory.
         macro_rules! columns {
             ($($c:literal)*) => { $(
-                if $c < (N - 1) * STRIDE + WIDTH {
+                if const { $c < (N - 1) * STRIDE + WIDTH } {
                     if $c > 0 {
                         p = [p[0].wrapping_add(pixel & mask[0]), p[1].wrapping_add(pixel & mask[1])];
                     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::base::buffer::SharedMut;
 use crate::base::requant::RequantPart;
-use crate::matmul::geometry::ConvGeometry;
+use crate::matmul::geometry::{ConvGeometry, covers};
 use crate::windows::depthwise_i8_wide::{BLOCK, KEPT, Lines, Wide, finish};
 
 /// Number of neighbouring pixels that are computed at a time.
@@ -184,7 +184,7 @@ unsafe fn run<
         /// A column of the input: four rows interleaved, then one tap for each pixel that covers it.
         macro_rules! column {
             ($($c:literal),*) => { $(
-                if $c < (N - 1) * STRIDE + WIDTH {
+                if const { $c < (N - 1) * STRIDE + WIDTH } {
                     let at = x0 + $c;
                     let inside = !EDGE || (at >= 0 && (at as usize) < line);
                     let offset = (at as usize).wrapping_mul(r.channels);
@@ -221,7 +221,7 @@ unsafe fn run<
         macro_rules! tap {
             ($c:literal, $q:ident, $($k:literal),*) => { $(
                 let ahead = ($c as usize).wrapping_sub($k);
-                if $k < WIDTH && $c >= $k && ahead % STRIDE == 0 && ahead / STRIDE < N {
+                if const { covers::<WIDTH, STRIDE, N>($c, $k) } {
                     for j in 0..4 * SETS {
                         // SAFETY: weights of this quad and column.
                         let w = unsafe { _mm512_loadu_si512(weights.add(($k * 4 * SETS + j) * 64).cast()) };
