@@ -24,7 +24,8 @@ miri)
     export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance"
     export CARGO_TARGET_DIR=target/miri
     $cargo +nightly miri test -p delegraph-core --lib kernel::
-    $cargo +nightly miri test -p delegraph-compute --lib -- threads:: base::
+    $cargo +nightly miri test --config profile.dev.package.delegraph-compute.debug-assertions=true \
+        --config profile.dev.package.delegraph-compute.overflow-checks=true -p delegraph-compute --lib -- threads:: base::
     # Preparing a sum of bytes compares two forms for all pairs of bytes, which takes many minutes in the interpreter.
     $cargo +nightly miri test -p delegraph-kernels --lib -- reference::binary reference::unary reference::gather \
         reference::concatenation reference::split reference::pad reference::reshape reference::cast --skip quantized_sums
@@ -50,6 +51,8 @@ asan | c)
         -p delegraph-delegate-api -p delegraph-litert -p delegraph-fuzz --test replay --no-fail-fast
     # The compiler takes tens of minutes to optimize SIMD code with checks of every access.
     $cargo $nightly test --target "$host" --config profile.dev.package.delegraph-compute.opt-level=1 \
+        --config profile.dev.package.delegraph-compute.debug-assertions=true \
+        --config profile.dev.package.delegraph-compute.overflow-checks=true \
         --config profile.dev.package.delegraph-kernels.opt-level=1 "$@"
     ;;
 *)

@@ -16,11 +16,22 @@ pub fn library(name: &str) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--frozen", "--quiet", "--release", "--target-dir"]).arg(&target);
     build.args(["-p", &format!("delegraph-{}", name.replace('_', "-"))]);
-    for config in ["opt-level=1", "lto='off'", "debug=false", "incremental=false", "panic='unwind'"] {
+    let common = [
+        "opt-level=1",
+        "overflow-checks=true",
+        "lto='off'",
+        "debug=false",
+        "incremental=false",
+        "panic='unwind'",
+    ];
+    // Plugins do not compute with vectors, whose code takes minutes to optimize.
+    let compute =
+        ["opt-level=0", "overflow-checks=false"].map(|config| format!("package.delegraph-compute.{config}"));
+    for config in common.map(str::to_owned).into_iter().chain(compute) {
         build.arg("--config").arg(format!("profile.release.{config}"));
     }
     // Flags that differ from those of this program.
-    build.env("RUSTFLAGS", "-C overflow-checks=on -C force-frame-pointers=yes -C metadata=apart");
+    build.env("RUSTFLAGS", "-C force-frame-pointers=yes -C metadata=apart");
     build.env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CARGO_BUILD_TARGET");
     let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
     assert!(status.success(), "the library {name} does not build");
