@@ -235,6 +235,9 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &D
     if case.behind_specials(i, at) {
         text += "; all behind NaN, infinity or overflow";
     }
+    if case.nan_or_behind_specials(i, outputs[1], at) {
+        text += "; all NaN in LiteRT, or behind NaN, infinity or overflow";
+    }
     if case.behind_shifts(at) {
         text += "; all behind undefined shifts";
     }

@@ -141,6 +141,14 @@ impl Case {
         at.iter().all(|&at| outputs.iter().any(|output| element(output, at) != element(&outputs[0], at)))
     }
 
+    /// As [`Case::behind_specials`], for the elements that are not NaN in `wanted`.
+    pub fn nan_or_behind_specials(&self, i: usize, wanted: &Computed, at: &[usize]) -> bool {
+        let Some(wanted) = numbers(wanted.ty, &wanted.bytes) else { return false };
+        let is_nan = |at: &usize| wanted.get(*at).is_some_and(|v| v.is_nan());
+        let rest: Vec<usize> = at.iter().copied().filter(|at| !is_nan(at)).collect();
+        rest.len() < at.len() && self.behind_specials(i, &rest)
+    }
+
     /// Returns whether operands that differ by a few units in the last place result in `wanted` as output `i`, which
     /// counts across all steps. In this case, values that are quantized at run time are between two steps, and the
     /// rounding of floats selects one of them.
