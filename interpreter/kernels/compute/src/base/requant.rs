@@ -184,6 +184,7 @@ pub(crate) struct Requant {
     zero_point: i32,
     low: i32,
     high: i32,
+    bytes: [u32; 3],
 }
 
 /// The kind of record that an instruction set has for vectors with usual factors.
@@ -220,7 +221,7 @@ pub(crate) struct RequantPart {
     /// lower half of a product, which is never computed: both roundings add multiples of 2^32. The record has each column's
     /// multiplier; the minimum and the maximum of sums, whose outputs are outside of the bounds and whose products do not
     /// overflow; that power of two; half a unit of the first rounding; the unit of the first rounding, negative, if ties of a
-    /// shift round away from zero; and half a unit of the shift, with the zero point.
+    /// shift round away from zero; and half a unit of the shift, with the zero point above the lowest byte, 0 or -128.
     ///
     /// A wide record supports vectors whose ties all round up and whose shifts are all to the right by 1 to 22, for
     /// instruction sets that use such records. It combines the two roundings and the zero point into one 64-bit
@@ -245,6 +246,17 @@ pub(crate) struct RequantPart {
     pub(crate) zero_point: i32,
     pub(crate) low: i32,
     pub(crate) high: i32,
+    /// Four times each: the minimum and the maximum above the lowest byte, and that byte.
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+        allow(dead_code, reason = "only SSE4.1 and WebAssembly use records of products")
+    )]
+    pub(crate) bytes: [u32; 3],
+}
+
+/// The lowest byte of a type that has bytes as low as `low`.
+pub(crate) const fn lowest_byte(low: i32) -> i32 {
+    if low < 0 { i8::MIN as i32 } else { 0 }
 }
 
 /// Scaling of the sums of rows to floats, beginning at the first column and row: `clamp((sum - zero_point · total) · (row_scale ·
@@ -340,6 +352,7 @@ impl Requant {
             // Missing columns have neither multiplier nor shift.
             (multiplier.unwrap_or_default(), channel.is_some_and(|c| out.ties.of(c) == Ties::Away))
         };
+        let lowest = lowest_byte(out.low);
         let mut kinds = Vec::new();
         let too_large = ComputeError::TooLarge { what: "multipliers" };
         kinds.try_reserve_exact(count / lanes).map_err(|_| too_large)?;
@@ -374,7 +387,9 @@ impl Requant {
             }
             if simple {
                 for (i, (m, away)) in columns().enumerate() {
-                    for (field, value) in scaled_product(m, away, out.zero_point).into_iter().enumerate() {
+                    for (field, value) in
+                        scaled_product(m, away, out.zero_point - lowest).into_iter().enumerate()
+                    {
                         record[field * lanes + i] = value;
                     }
                 }
@@ -397,7 +412,9 @@ impl Requant {
             }
         }
         let (zero_point, low, high) = (out.zero_point, out.low, out.high);
-        Ok(Self { records, special: kinds, lanes, each, zero_point, low, high })
+        let bytes = [low.wrapping_sub(lowest), high.wrapping_sub(lowest), lowest];
+        let bytes = bytes.map(|byte| u32::from_ne_bytes([byte as u8; 4]));
+        Ok(Self { records, special: kinds, lanes, each, zero_point, low, high, bytes })
     }
 
     /// Returns the values of `count` columns, beginning with `first`, which must be the first of a vector.
@@ -410,6 +427,7 @@ impl Requant {
             zero_point: self.zero_point,
             low: self.low,
             high: self.high,
+            bytes: self.bytes,
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::{Dot8, OwnFunction, Product8, TwoRows, Widen, first_bytes, requant_one, store_first_bytes};
-use crate::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, record};
+use crate::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, lowest_byte, record};
 
 /// Operations on vectors of 128 bits. Suffixes are the bits of a lane.
 ///
@@ -18,6 +18,8 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn store(p: *mut u8, v: Self::V);
     /// Stores the first eight bytes.
     unsafe fn store_half(p: *mut u8, v: Self::V);
+    /// Stores the last eight bytes.
+    unsafe fn store_high_half(p: *mut u8, v: Self::V);
     /// Sign-extends eight bytes to 16 bits.
     unsafe fn widen(p: *const u8) -> Self::V;
     /// Zero-extends eight bytes to 16 bits.
@@ -30,6 +32,10 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn max_32(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn shl_32(a: Self::V, by: u32) -> Self::V;
     unsafe fn sar_32(a: Self::V, by: u32) -> Self::V;
+    /// Of unsigned bytes.
+    unsafe fn min_8(a: Self::V, b: Self::V) -> Self::V;
+    /// Of unsigned bytes.
+    unsafe fn max_8(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn add_saturating_16(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn min_16(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn max_16(a: Self::V, b: Self::V) -> Self::V;
@@ -45,12 +51,15 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn even_32(a: Self::V, b: Self::V) -> Self::V;
     /// Lanes 1 and 3 of both operands.
     unsafe fn odd_32(a: Self::V, b: Self::V) -> Self::V;
+    /// The upper 16 bits of each lane of 32 bits of both operands.
+    unsafe fn odd_16(a: Self::V, b: Self::V) -> Self::V;
     /// Loads four bytes, and repeats them four times.
     unsafe fn repeat_32(p: *const u8) -> Self::V;
     /// Saturates to signed 16 bits.
     unsafe fn narrow_16(a: Self::V, b: Self::V) -> Self::V;
     /// Saturates signed 16 bits to unsigned 8 bits.
     unsafe fn narrow_8(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sar_16<const S: u32>(a: Self::V) -> Self::V;
     /// `(a · b + c) >> S` per lane in 64 bits, of which the lower 32 bits are the result; `c` is not negative.
     unsafe fn mul_add_shift<const S: u32>(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The upper 32 bits of products of 64 bits.
@@ -95,17 +104,32 @@ impl<W: Words, const V: usize> Pairs<W, V> {
         }
     }
 
-    /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`].
+    /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`]. Results are above the lowest
+    /// byte, not clamped, and have [`PRODUCT_SHIFT`] bits of a fraction.
     #[inline(always)]
-    unsafe fn scale(x: W::V, fields: &[W::V; PRODUCT_FIELDS], [low, high]: [W::V; 2]) -> W::V {
+    unsafe fn scale(x: W::V, fields: &[W::V; PRODUCT_FIELDS]) -> W::V {
         let [multiplier, min, max, power, first, away, second] = *fields;
         // SAFETY: the caller meets the contract of this function.
         unsafe {
             let x = W::mul_32(W::min_32(W::max_32(x, min), max), power);
             let once = W::add_32(W::mul_high_32(x, multiplier), first);
             let away = W::and(W::sar_32(once, 31), away);
-            let y = W::sar_32(W::add_32(W::add_32(once, away), second), PRODUCT_SHIFT);
-            W::min_32(W::max_32(y, low), high)
+            W::add_32(W::add_32(once, away), second)
+        }
+    }
+
+    /// The bytes of 16 results of [`Pairs::scale`]. Saturation clamps them, after which bytes are clamped to the bounds: in
+    /// WebAssembly, LLVM replaces the narrowing of values whose range it knows by longer sequences.
+    #[inline(always)]
+    unsafe fn to_bytes(y: [W::V; 4], q: &RequantPart) -> W::V {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let words = [W::odd_16(y[0], y[1]), W::odd_16(y[2], y[3])];
+            let words = words.map(|words| W::sar_16::<{ PRODUCT_SHIFT - 16 }>(words));
+            let bytes = W::narrow_8(words[0], words[1]);
+            let [low, high, lowest] = [0, 1, 2].map(|i| &raw const q.bytes[i]);
+            let bytes = W::min_8(W::max_8(bytes, W::repeat_32(low.cast())), W::repeat_32(high.cast()));
+            W::xor(bytes, W::repeat_32(lowest.cast()))
         }
     }
 
@@ -150,6 +174,26 @@ macro_rules! padded {
             $f
         }
     };
+}
+
+/// Stores the first `n` bytes, at most eight, of each half: one or two pixels that are `stride` apart.
+#[inline(always)]
+unsafe fn store_pixels<W: Words>(out: *mut u8, bytes: W::V, (pixels, stride): (usize, usize), n: usize) {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        if n >= 8 {
+            W::store_half(out, bytes);
+            if pixels > 1 {
+                W::store_high_half(out.add(stride), bytes);
+            }
+            return;
+        }
+        let mut halves = [0u64; 2];
+        W::store(halves.as_mut_ptr().cast(), bytes);
+        for (i, half) in halves.into_iter().enumerate().take(pixels) {
+            store_first_bytes(out.add(i * stride), [half, 0], n);
+        }
+    }
 }
 
 impl<W: Words, const V: usize> Dot8 for Pairs<W, V> {
@@ -303,10 +347,12 @@ impl<W: Words, const V: usize> Dot8 for Pairs<W, V> {
             if !*q.special.add(at / Self::LANES) {
                 return Self::requant_plain(x, q, values);
             }
-            let bounds = [W::splat_32(q.low), W::splat_32(q.high)];
+            let (low, high) = (W::splat_32(q.low), W::splat_32(q.high));
             let mut y = x;
             for (v, y) in y.iter_mut().enumerate() {
-                *y = Self::scale(*y, &Self::fields(values, v), bounds);
+                let scaled = Self::scale(*y, &Self::fields(values, v));
+                *y = W::add_32(W::sar_32(scaled, PRODUCT_SHIFT), W::splat_32(lowest_byte(q.low)));
+                *y = W::min_32(W::max_32(*y, low), high);
             }
             y
         }
@@ -389,13 +435,12 @@ impl<W: Words> Pairs<W, 1> {
                 return;
             }
             let fields = Self::fields(record, 0);
-            let bounds = [W::splat_32(q.low), W::splat_32(q.high)];
             // Without a loop, from which the compiler would move parts of products.
             let mut y = [W::splat_32(0); 4];
             macro_rules! row {
                 ($i:literal) => {
                     if sums.len() > $i {
-                        y[$i] = W::and(Self::scale(sums[$i][0], &fields, bounds), W::splat_32(0xFF));
+                        y[$i] = Self::scale(sums[$i][0], &fields);
                     }
                 };
             }
@@ -404,8 +449,7 @@ impl<W: Words> Pairs<W, 1> {
             row!(2);
             row!(3);
             let mut bytes = [0u32; 4];
-            let narrow = W::narrow_8(W::narrow_16(y[0], y[1]), W::narrow_16(y[2], y[3]));
-            W::store(bytes.as_mut_ptr().cast(), narrow);
+            W::store(bytes.as_mut_ptr().cast(), Self::to_bytes(y, q));
             for i in 0..sums.len() {
                 let out = out.add(i * stride);
                 if n >= 4 {
@@ -440,9 +484,32 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
 
     #[inline(always)]
     unsafe fn requant_pixels(sums: &[[W::V; 2]], q: &RequantPart, out: *mut u8, stride: usize, n: usize) {
-        for (i, sums) in sums.iter().enumerate() {
-            // SAFETY: the caller meets the contract of this function.
-            unsafe { Self::store_bytes(out.add(i * stride), Self::requant(*sums, q, 0), n) }
+        // SAFETY: the caller meets the contract of this function; its records begin with those of this vector.
+        unsafe {
+            if !*q.special {
+                for (i, sums) in sums.iter().enumerate() {
+                    Self::store_bytes(out.add(i * stride), Self::requant_plain(*sums, q, q.records), n);
+                }
+                return;
+            }
+            // Without a loop, from which the compiler would move parts of products.
+            macro_rules! two {
+                ($i:literal) => {
+                    if let Some([first, others @ ..]) = sums.get($i..) {
+                        let second = others.first().unwrap_or(first);
+                        let mut y = [W::splat_32(0); 4];
+                        for v in 0..2 {
+                            let fields = Self::fields(q.records, v);
+                            y[v] = Self::scale(first[v], &fields);
+                            y[2 + v] = Self::scale(second[v], &fields);
+                        }
+                        let pixels = 1 + others.len().min(1);
+                        store_pixels::<W>(out.add($i * stride), Self::to_bytes(y, q), (pixels, stride), n);
+                    }
+                };
+            }
+            two!(0);
+            two!(2);
         }
     }
 

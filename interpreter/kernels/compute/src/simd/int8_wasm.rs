@@ -28,6 +28,7 @@ impl Words for Simd128Words {
         load(p: *const u8) -> v128 = v128_load(p.cast());
         store(p: *mut u8, v: v128) = v128_store(p.cast(), v);
         store_half(p: *mut u8, v: v128) = v128_store64_lane::<0>(v, p.cast());
+        store_high_half(p: *mut u8, v: v128) = v128_store64_lane::<1>(v, p.cast());
         widen(p: *const u8) -> v128 = i16x8_load_extend_i8x8(p.cast());
         widen_unsigned(p: *const u8) -> v128 = i16x8_load_extend_u8x8(p);
         splat_16(x: i16) -> v128 = i16x8_splat(x);
@@ -38,6 +39,8 @@ impl Words for Simd128Words {
         max_32(a: v128, b: v128) -> v128 = i32x4_max(a, b);
         shl_32(a: v128, by: u32) -> v128 = i32x4_shl(a, by);
         sar_32(a: v128, by: u32) -> v128 = i32x4_shr(a, by);
+        min_8(a: v128, b: v128) -> v128 = u8x16_min(a, b);
+        max_8(a: v128, b: v128) -> v128 = u8x16_max(a, b);
         add_saturating_16(a: v128, b: v128) -> v128 = i16x8_add_sat(a, b);
         min_16(a: v128, b: v128) -> v128 = i16x8_min(a, b);
         max_16(a: v128, b: v128) -> v128 = i16x8_max(a, b);
@@ -48,9 +51,15 @@ impl Words for Simd128Words {
         interleave_high_16(a: v128, b: v128) -> v128 = i16x8_shuffle::<4, 12, 5, 13, 6, 14, 7, 15>(a, b);
         even_32(a: v128, b: v128) -> v128 = i32x4_shuffle::<0, 2, 4, 6>(a, b);
         odd_32(a: v128, b: v128) -> v128 = i32x4_shuffle::<1, 3, 5, 7>(a, b);
+        odd_16(a: v128, b: v128) -> v128 = i16x8_shuffle::<1, 3, 5, 7, 9, 11, 13, 15>(a, b);
         repeat_32(p: *const u8) -> v128 = v128_load32_splat(p.cast());
         narrow_16(a: v128, b: v128) -> v128 = i16x8_narrow_i32x4(a, b);
         narrow_8(a: v128, b: v128) -> v128 = u8x16_narrow_i16x8(a, b);
+    }
+
+    #[inline(always)]
+    unsafe fn sar_16<const S: u32>(a: v128) -> v128 {
+        i16x8_shr(a, S)
     }
 
     #[inline(always)]

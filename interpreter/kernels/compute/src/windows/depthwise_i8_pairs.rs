@@ -50,6 +50,9 @@ fn rows_fn(isa: Isa) -> Option<RowsFn> {
         Bytes::Sse41 => Some(sse41),
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         Bytes::Simd128 => Some(simd128),
+        // Its products of four bytes need more shuffles than they save.
+        #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+        Bytes::RelaxedDot => Some(simd128),
         _ => None,
     }
 }
