@@ -226,7 +226,9 @@ fn products_of_every_tail() {
             .map(|m| (m, 5, 33))
             .chain((1..=131).map(|n| (11, 7, n)))
             .chain((1..20).map(|k| (3, k, 20)));
-        for (m, k, n) in shapes.chain([(1, 0, 9), (0, 3, 4), (3, 4, 0), (1, 1153, 1001), (97, 300, 70)]) {
+        for (m, k, n) in
+            shapes.chain([(1, 0, 9), (0, 3, 4), (3, 4, 0), (1, 1153, 1001), (1, 5000, 20), (97, 300, 70)])
+        {
             let filter = Filter { out_channels: n, height: 1, width: 1, in_channels: k, groups: 1 };
             let geo = ConvGeometry {
                 batch: 1,
@@ -257,6 +259,14 @@ fn products_of_every_tail() {
             let mut scratch = vec![0; gemm.scratch_len(m, 1).unwrap()];
             gemm.run(m, &l.input, &mut got, &mut scratch, &Serial).unwrap();
             same(&got, &expected, || format!("{} {m}x{k}x{n}", isa.name()));
+            if gemm.plan(m, 1).unwrap().is_single_row() {
+                let mut got = vec![0; n];
+                gemm.run_row(&l.input, &mut got).unwrap();
+                same(&got, &expected, || format!("{} row of {k}x{n}", isa.name()));
+            }
+            let mut sums = vec![0; m * n];
+            gemm.run_sums(m, &l.input, &mut sums, &mut scratch, &Serial).unwrap();
+            same(&sums, &l.sums(), || format!("{} sums of {m}x{k}x{n}", isa.name()));
         }
     }
 }

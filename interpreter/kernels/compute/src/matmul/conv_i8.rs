@@ -14,7 +14,7 @@ use crate::base::isa::Isa;
 use crate::base::requant::{ByteQuant, FloatPart, OutputQuant, Requant};
 use crate::matmul::conv::ConvPlan;
 use crate::matmul::gemm::{DenseRows, GemmPlan};
-use crate::matmul::gemm_i8::{Kernels, Out, PanelI8, TileFn};
+use crate::matmul::gemm_i8::{Kernels, Out, PanelI8, Segments, TileFn, converted_len};
 use crate::matmul::geometry::{ConvGeometry, Filter, Reading};
 use crate::matmul::tiles::{self, Extent, Panels, TileKernel, Tiling};
 
@@ -210,10 +210,16 @@ impl PackedI8 {
             panels: self.panels.count,
             segments: self.segments,
             patch_len,
+            words: self.words(),
             row_bytes: k,
             packed_bytes: k.saturating_mul(self.panels.padded()),
             row_work: self.row_work(),
         }
+    }
+
+    /// Words of a converted row: see [`Extent::words`].
+    fn words(&self) -> usize {
+        if self.kernels.converts() { converted_len(self.segments, self.read) } else { 0 }
     }
 
     /// Work of a row per group: see [`Extent::row_work`].
@@ -307,7 +313,6 @@ impl TileKernel<u8> for View<'_> {
             len: p.read,
             counted: p.len,
             flip: p.input.flip(p.kernels.is_unsigned(p.input)),
-            signed: p.input.signed,
             packed: p.data.as_slice()[first * k..(first + width) * k].as_ptr(),
             bias: p.bias.as_slice()[first..first + width].as_ptr(),
             weight_zero: p.weight_zero,
@@ -320,11 +325,30 @@ impl TileKernel<u8> for View<'_> {
     }
 
     #[inline]
+    fn convert(&self, count: usize, table: &[usize], words: &mut [i32]) {
+        let p = self.packed;
+        debug_assert_eq!((table.len(), words.len()), (p.segments * count, p.words() * count));
+        let segments = Segments {
+            count: p.segments,
+            len: p.read,
+            counted: p.len,
+            signed: p.input.signed,
+            summed: p.weight_zero != 0,
+        };
+        // SAFETY: `kernels` is from an `Isa`, so its instructions exist. `table` holds `segments * count` addresses of `read`
+        // bytes each (`Rows::fill`), and `words` has room for the rows.
+        unsafe { p.kernels.convert(&segments, (table.as_ptr(), count), (words.as_mut_ptr(), p.words())) }
+    }
+
+    #[inline]
     fn tile(&self, (kernels, panel): &Self::Panel, row: usize, count: usize, table: &[usize]) {
-        debug_assert_eq!(table.len(), self.packed.segments * count);
+        debug_assert_eq!(
+            table.len(),
+            count * if self.packed.kernels.converts() { 1 } else { self.packed.segments }
+        );
         let Some(kernel) = count.checked_sub(1).and_then(|i| kernels.get(i)) else { return };
         // SAFETY: `kernels` is from an `Isa`, so its instructions exist. `table` holds `segments * count` addresses of
-        // `read` bytes each (`Rows::fill`). Packed weights, bias and scales of columns were sliced to what the kernel reads,
+        // `read` bytes each (`Rows::fill`), or `count` addresses of converted rows. Packed weights, bias and scales of columns were sliced to what the kernel reads,
         // and scales of rows have one for each row (`PackedI8::floats`). Tiles write disjoint parts of the output
         // (`tiles::drive`), which are inside it because all callers check its length.
         unsafe { kernel(panel, table.as_ptr(), row) }
@@ -430,8 +454,7 @@ impl GemmI8 {
     /// As [`GemmI8::run`].
     pub fn run_row(&self, a: &[u8], out: &mut [u8]) -> Result<()> {
         check_len("left-hand side", a.len(), self.0.len)?;
-        tiles::single_row(a, self.0.panels.count, &self.0.bytes(out, 1)?);
-        Ok(())
+        tiles::single_row(a, self.0.panels.count, self.0.words(), &self.0.bytes(out, 1)?)
     }
 
     /// As [`GemmI8::run_row`], scaled to floats.
@@ -445,8 +468,7 @@ impl GemmI8 {
         out: &mut [f32],
     ) -> Result<()> {
         check_len("left-hand side", a.len(), self.0.len)?;
-        tiles::single_row(a, self.0.panels.count, &self.0.floats(output, scales, out, 1)?);
-        Ok(())
+        tiles::single_row(a, self.0.panels.count, self.0.words(), &self.0.floats(output, scales, out, 1)?)
     }
 
     /// Computes the sums of `m` rows.
@@ -461,12 +483,11 @@ impl GemmI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        if m == 1 && tiles::is_single(par.threads(), self.0.row_work()) {
-            check_len("left-hand side", a.len(), self.0.len)?;
-            tiles::single_row(a, self.0.panels.count, &self.0.sums(out, 1)?);
-            return Ok(());
-        }
         let plan = self.plan(m, par.threads())?;
+        if plan.is_single_row() {
+            check_len("left-hand side", a.len(), self.0.len)?;
+            return tiles::single_row(a, self.0.panels.count, self.0.words(), &self.0.sums(out, 1)?);
+        }
         self.drive(&plan, a, &self.0.sums(out, m)?, scratch, par)
     }
 

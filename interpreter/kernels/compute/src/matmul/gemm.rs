@@ -155,6 +155,7 @@ fn extent(
         panels: panels.count,
         segments,
         patch_len,
+        words: 0,
         row_bytes: k.saturating_mul(4),
         packed_bytes,
         row_work: packed_bytes,
@@ -325,8 +326,7 @@ impl GemmF32 {
         let p = &self.0;
         check_len("left-hand side", a.len(), p.k)?;
         check_len("output", out.len(), p.columns())?;
-        tiles::single_row(a, p.panels.count, &p.view(1, clamp, out, p.columns()));
-        Ok(())
+        tiles::single_row(a, p.panels.count, 0, &p.view(1, clamp, out, p.columns()))
     }
 }
 

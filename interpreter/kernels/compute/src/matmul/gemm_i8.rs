@@ -9,6 +9,8 @@ use crate::matmul::gemm_f32::{MAX_CHAINS, chains};
 use crate::simd::int8::RelaxedDot;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::simd::int8::Simd128Pairs;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+use crate::simd::int8::Widen;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::int8::{Avx2Pairs, AvxVnni, Dot8, Sse41Pairs, Vnni, VnniVl};
 #[cfg(target_arch = "aarch64")]
@@ -25,8 +27,6 @@ pub(crate) struct PanelI8 {
     pub(crate) counted: usize,
     /// Whether to flip the top bits of activations, which converts them to the domain of the kernel.
     pub(crate) flip: bool,
-    /// Whether activations are signed.
-    pub(crate) signed: bool,
     /// For each segment, for each group of elements (missing ones are zero): `[column][depth]`.
     pub(crate) packed: *const i8,
     /// One element per column of the panel, with the contribution of the activations' zero point.
@@ -53,7 +53,7 @@ pub(crate) enum Out {
 }
 
 /// A micro-kernel for a fixed number of rows and vectors. Its operands are a panel, the addresses of segments,
-/// segment-major, whose provenance is exposed (see `Rows::fill`), and the first output row.
+/// segment-major (see `Rows::fill`), or of converted rows, whose provenance is exposed, and the first output row.
 pub(crate) type TileFn = unsafe fn(&PanelI8, *const usize, usize);
 
 /// The micro-kernels of one instruction set.
@@ -68,8 +68,8 @@ pub(crate) struct Kernels {
     /// Elements of a group, and elements that are loaded at a time.
     pub(crate) depth: usize,
     pub(crate) step: usize,
-    /// Whether activations are widened with their own sign, rather than converted to a domain.
-    widened: bool,
+    /// Converts rows that are widened with their own sign, rather than to a domain.
+    convert: Option<ConvertFn>,
     by_width: &'static [&'static [TileFn]],
 }
 
@@ -86,15 +86,19 @@ impl Kernels {
             let (lanes, depth) = (D::LANES, D::DEPTH);
             // Vectors of activations are widened at a time.
             let step = if D::WIDENED { 16 } else { depth * D::GROUPS };
-            let (unsigned, records, widened) = (D::UNSIGNED, D::RECORDS, D::WIDENED);
-            Kernels { lanes, unsigned, records, depth, step, widened, by_width }
+            let (unsigned, records) = (D::UNSIGNED, D::RECORDS);
+            Kernels { lanes, unsigned, records, depth, step, convert: None, by_width }
+        }
+        #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+        fn widened<D: Widen>(by_width: &'static [&'static [TileFn]]) -> Kernels {
+            Kernels { convert: Some(convert::<D>), ..new::<D, false>(by_width) }
         }
         match isa.bytes() {
             Bytes::Portable => new::<Portable8, false>(PORTABLE),
             #[cfg(target_arch = "x86_64")]
-            Bytes::Sse41 => new::<Sse41Pairs<1>, false>(SSE41),
+            Bytes::Sse41 => widened::<Sse41Pairs<1>>(SSE41),
             #[cfg(target_arch = "x86_64")]
-            Bytes::Avx2 => new::<Avx2Pairs, false>(AVX2),
+            Bytes::Avx2 => widened::<Avx2Pairs>(AVX2),
             #[cfg(target_arch = "x86_64")]
             Bytes::AvxVnni => new::<AvxVnni, false>(AVX_VNNI),
             #[cfg(target_arch = "x86_64")]
@@ -120,7 +124,7 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Bytes::NeonI8mm => new::<NeonMatrix, false>(NEON_I8MM),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Bytes::Simd128 => new::<Simd128Pairs<1>, false>(SIMD128),
+            Bytes::Simd128 => widened::<Simd128Pairs<1>>(SIMD128),
             #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
             Bytes::RelaxedDot => new::<RelaxedDot<1>, false>(RELAXED_DOT),
         }
@@ -128,7 +132,30 @@ impl Kernels {
 
     /// Whether the activations of products are unsigned.
     pub(crate) fn is_unsigned(&self, input: ByteQuant) -> bool {
-        if self.widened { !input.signed } else { self.unsigned }
+        if self.converts() { !input.signed } else { self.unsigned }
+    }
+
+    /// Whether the kernels read converted rows.
+    #[inline]
+    pub(crate) fn converts(&self) -> bool {
+        self.convert.is_some()
+    }
+
+    /// Converts rows of segments, whose addresses are those of `Rows::fill`, to rows of [`converted_len`] words.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of the kernels, the segments be valid, and the rows have room for the words.
+    #[inline]
+    pub(crate) unsafe fn convert(
+        &self,
+        segments: &Segments,
+        (table, rows): (*const usize, usize),
+        (to, stride): (*mut i32, usize),
+    ) {
+        if let Some(convert) = self.convert {
+            // SAFETY: the caller meets the contract of this function.
+            unsafe { convert(segments, (table, rows), (to, stride)) }
+        }
     }
 
     /// Maximum number of vectors of a panel.
@@ -226,24 +253,80 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
     }
 }
 
+/// The segments of rows that are converted.
+pub(crate) struct Segments {
+    /// Segments per row.
+    pub(crate) count: usize,
+    /// Elements per segment, and those that have weights.
+    pub(crate) len: usize,
+    pub(crate) counted: usize,
+    /// Whether elements are signed.
+    pub(crate) signed: bool,
+    /// Whether the sums of rows are needed.
+    pub(crate) summed: bool,
+}
+
+/// Words of a converted row: the sum of the elements that have weights; the elements, widened to 16 bits, where an odd segment
+/// is followed by 0; and room for those that [`Widen::widen`] writes after them.
+pub(crate) fn converted_len(segments: usize, len: usize) -> usize {
+    segments.saturating_mul(len.div_ceil(2)).saturating_add(1 + SLACK / 2)
+}
+
+/// The maximum number of elements that [`Widen::widen`] writes after the last one.
+const SLACK: usize = 16;
+
+type ConvertFn = unsafe fn(&Segments, (*const usize, usize), (*mut i32, usize));
+
 /// Tiles of instruction sets whose widest products are those of pairs of 16 bits.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 mod words {
-    use std::mem::MaybeUninit;
-
-    use super::{PanelI8, columns, correction, finish, row_part};
+    use super::{PanelI8, Segments, columns, correction, finish, segment};
     use crate::simd::int8::Widen;
 
-    /// Elements of each row that are widened at a time, and the maximum number that [`Widen::widen`] writes after them.
-    const WORDS: usize = 256;
-    const SLACK: usize = 16;
+    /// Rows that are converted at a time.
+    const ROWS: usize = 16;
 
-    /// Widened elements of `MR` rows.
-    #[repr(align(32))]
-    struct Words<const MR: usize>([[MaybeUninit<i16>; WORDS + SLACK]; MR]);
+    /// [`super::Kernels::convert`].
+    pub(super) unsafe fn convert<D: Widen>(
+        s: &Segments,
+        (table, rows): (*const usize, usize),
+        (to, stride): (*mut i32, usize),
+    ) {
+        // Elements that have no weights do not count.
+        let summed = s.summed && s.counted == s.len;
+        let words = s.len.div_ceil(2);
+        let mut first = 0;
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            while first < rows {
+                let n = (rows - first).min(ROWS);
+                let mut sums = [0i32; ROWS];
+                let to = to.add(first * stride);
+                for i in 0..s.count {
+                    let to = to.add(1 + i * words).cast();
+                    let sums = summed.then_some(&mut sums[..]);
+                    D::widen((table.add(i * rows + first), n), s.len, s.signed, (to, 2 * stride), sums);
+                }
+                for (row, sum) in sums.iter_mut().enumerate().take(n) {
+                    if s.summed && !summed {
+                        for i in 0..s.count {
+                            let bytes = segment(*table.add(i * rows + first + row), s.counted).iter();
+                            let value =
+                                |x: u8| if s.signed { i32::from(x.cast_signed()) } else { i32::from(x) };
+                            *sum = bytes.fold(*sum, |sum, x| sum.wrapping_add(value(*x)));
+                        }
+                    }
+                    to.add(row * stride).write(*sum);
+                }
+                first += n;
+            }
+        }
+    }
 
-    /// As [`tile`], with activations that are widened first: the next [`WORDS`] elements of each row, from as many segments as
-    /// they have. An odd segment is followed by an element whose weights are zero.
+    /// Pairs that are multiplied per iteration. V8 has no registers for the operands of two.
+    const STEPS: usize = if cfg!(target_arch = "wasm32") { 1 } else { 2 };
+
+    /// As [`super::tile`], for rows that [`convert`] wrote.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
     pub(super) unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
@@ -253,51 +336,28 @@ mod words {
     ) {
         // SAFETY: the caller provides the instructions and valid pointers (see `PanelI8` and `TileFn`).
         unsafe {
-            let mut words = Words::<MR>([[MaybeUninit::uninit(); WORDS + SLACK]; MR]);
+            let mut row = [std::ptr::null::<i16>(); MR];
+            let mut own = [0i32; MR];
+            for i in 0..MR {
+                let from = std::ptr::with_exposed_provenance::<i32>(*rows.add(i));
+                row[i] = from.add(1).cast();
+                if t.weight_zero != 0 {
+                    own[i] = correction(t, *from);
+                }
+            }
             let mut acc = [[D::start(); NV]; MR];
             let mut packed = t.packed;
             let flip = D::flip(t.flip);
-            let (mut segment, mut at) = (0, 0);
-            // Elements that have no weights do not count.
-            let summed = t.weight_zero != 0 && t.counted == t.len;
-            let mut own = [0i32; MR];
-            while segment < t.segments {
-                let mut n = 0;
-                while segment < t.segments && n < WORDS {
-                    let count = (t.len - at).min(WORDS - n);
-                    let to = words.0.as_mut_ptr().cast::<i16>().add(n);
-                    let (rows, sums) = ((rows.add(segment * MR), MR), summed.then_some(&mut own[..]));
-                    D::widen(rows, (at, count), t.signed, (to, WORDS + SLACK), sums);
-                    n += count.next_multiple_of(D::DEPTH);
-                    at += count;
-                    if at == t.len {
-                        (segment, at) = (segment + 1, 0);
-                    }
-                }
-                let mut from = words.0.as_ptr().cast::<i16>();
-                let mut left = n / D::DEPTH;
-                while left >= 2 {
-                    pairs::<D, MR, NV>(&mut acc, from, flip, packed);
-                    pairs::<D, MR, NV>(
-                        &mut acc,
-                        from.add(D::DEPTH),
-                        flip,
-                        packed.add(NV * D::LANES * D::DEPTH),
-                    );
-                    packed = packed.add(2 * NV * D::LANES * D::DEPTH);
-                    from = from.add(2 * D::DEPTH);
-                    left -= 2;
-                }
-                if left > 0 {
-                    pairs::<D, MR, NV>(&mut acc, from, flip, packed);
+            let mut left = t.segments * t.len.div_ceil(D::DEPTH);
+            while left >= STEPS {
+                for _ in 0..STEPS {
+                    pairs::<D, MR, NV>(&mut acc, &mut row, flip, packed);
                     packed = packed.add(NV * D::LANES * D::DEPTH);
                 }
+                left -= STEPS;
             }
-            if t.weight_zero != 0 {
-                for i in 0..MR {
-                    own[i] =
-                        if summed { correction(t, own[i]) } else { row_part::<D, false, MR>(t, rows, i) };
-                }
+            if left > 0 {
+                pairs::<D, MR, NV>(&mut acc, &mut row, flip, packed);
             }
             finish::<D, false, MR, NV, 0>(t, first, &acc, None, &own);
             if NV > 1 {
@@ -306,12 +366,12 @@ mod words {
         }
     }
 
-    /// Multiplies the elements of each row at `from` by weights of each column.
+    /// Multiplies the next elements of each row by weights of each column.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
     unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(
         acc: &mut [[D::Sums; NV]; MR],
-        from: *const i16,
+        row: &mut [*const i16; MR],
         flip: D::Flip,
         packed: *const i8,
     ) {
@@ -319,17 +379,17 @@ mod words {
         unsafe {
             let b = columns::<D, false, NV>(packed);
             for i in 0..MR {
-                let a = from.add(i * (WORDS + SLACK)).cast();
-                let a = D::a([a, a], flip);
+                let a = D::a([row[i].cast(); 2], flip);
                 for j in 0..NV {
                     acc[i][j] = D::product::<0>(acc[i][j], a, b[j]);
                 }
+                row[i] = row[i].add(D::DEPTH);
             }
         }
     }
 }
 #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
-use words::tile_of_words;
+use words::{convert, tile_of_words};
 
 /// Stores vector `J` of the sums of each row, each of which gets `own` added.
 #[inline(always)]
@@ -503,7 +563,7 @@ unsafe fn row_part<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
     // SAFETY: the row's segments have `len` elements each (see `PanelI8`).
     unsafe {
         let flip = if t.flip { 0x80 } else { 0 };
-        let unsigned = if D::WIDENED { !t.signed } else { D::UNSIGNED };
+        let unsigned = D::UNSIGNED;
         let mut sum = 0i32;
         for s in 0..t.segments {
             for &x in segment(*rows.add(s * MR + i), t.counted) {

@@ -46,7 +46,12 @@ pub(crate) trait TileKernel<T>: Sync {
     /// Returns a panel.
     fn panel(&self, group: usize, panel: usize) -> Self::Panel;
 
-    /// Computes rows `row .. row + count` of a panel. `table` was filled by [`Rows::fill`].
+    /// Converts the inputs of `count` rows, for kernels that do not read them as they are: [`Extent::words`]
+    /// per row. `table` was filled by [`Rows::fill`].
+    fn convert(&self, _count: usize, _table: &[usize], _words: &mut [i32]) {}
+
+    /// Computes rows `row .. row + count` of a panel. `table` was filled by [`Rows::fill`], or has the address of each
+    /// converted row.
     fn tile(&self, panel: &Self::Panel, row: usize, count: usize, table: &[usize]);
 }
 
@@ -65,6 +70,8 @@ pub(crate) struct Extent {
     pub(crate) segments: usize,
     /// Elements of patch per row.
     pub(crate) patch_len: usize,
+    /// 32-bit words per row of converted inputs; 0 for kernels that read inputs as they are.
+    pub(crate) words: usize,
     /// Bytes of input per row.
     pub(crate) row_bytes: usize,
     /// Bytes of packed columns per group.
@@ -128,7 +135,8 @@ impl Plan {
         let threads = if work < SMALL { 1 } else { threads.min(MAX_SLOTS) };
         let tiles = e.rows.div_ceil(e.tile_rows.max(1)).max(1);
         let budget = if e.packed_bytes > L2_PACKED { L2_ROWS } else { L1_ROWS };
-        let tile_bytes = e.row_bytes.saturating_mul(e.tile_rows).max(1);
+        let row_bytes = if e.words > 0 { e.words.saturating_mul(4) } else { e.row_bytes };
+        let tile_bytes = row_bytes.saturating_mul(e.tile_rows).max(1);
         let mut chunk_tiles = (budget / tile_bytes).clamp(1, tiles);
         if threads > 1 {
             // Smaller chunks shorten the wait for the last one. Large packed columns are read once per chunk.
@@ -179,6 +187,15 @@ impl Plan {
     fn patch_len(&self, e: &Extent) -> Option<usize> {
         self.chunk_rows.checked_mul(e.patch_len)
     }
+
+    fn words_len(&self, e: &Extent) -> Option<usize> {
+        self.chunk_rows.checked_mul(e.words)
+    }
+
+    /// The number of addresses of converted rows.
+    fn converted_len(&self, e: &Extent) -> usize {
+        if e.words > 0 { self.chunk_rows } else { 0 }
+    }
 }
 
 /// The division of a product, which is the same in every run.
@@ -200,7 +217,9 @@ impl Tiling {
         let bytes = || {
             let table = scratch_bytes::<usize>(plan.table_len(&extent)?)?;
             let patch = scratch_bytes::<T>(plan.patch_len(&extent)?)?;
-            let per_slot = table.checked_add(patch)?;
+            let words = scratch_bytes::<i32>(plan.words_len(&extent)?)?;
+            let converted = scratch_bytes::<usize>(plan.converted_len(&extent))?;
+            let per_slot = [patch, words, converted].into_iter().try_fold(table, usize::checked_add)?;
             per_slot.checked_mul(plan.slots).map(|_| per_slot)
         };
         let per_slot = bytes().ok_or(ComputeError::TooLarge { what: "scratch of a product" })?;
@@ -225,9 +244,10 @@ impl Tiling {
         }
     }
 
-    /// Whether the product is one row that one thread computes.
+    /// Whether the product is one row that one thread computes, by [`single_row`].
     pub(crate) fn is_single_row(&self) -> bool {
-        self.extent.rows == 1 && self.extent.groups == 1 && self.plan.units == 1
+        let e = &self.extent;
+        e.rows == 1 && e.groups == 1 && self.plan.units == 1 && e.words <= MAX_SINGLE
     }
 
     /// Returns the bytes of scratch that [`drive`] needs.
@@ -255,16 +275,21 @@ pub(crate) fn drive<R: Rows>(
         return Err(ComputeError::Length { what: "scratch", needed, got: scratch.len() });
     }
     if plan.slots == 1 {
-        let (table, patch) = carve_slot::<R::In>(e, plan, scratch);
+        let mut slot = Slot::<R::In>::new(e, plan, scratch);
         if plan.tiles == 1 && plan.units == 1 {
             let len = e.rows * e.segments;
             let table = match kept {
                 Some(kept) => &kept[..len],
                 None => {
-                    let (table, patch) = (&mut table[..len], &mut patch[..e.rows * e.patch_len]);
+                    let (table, patch) = (&mut slot.table[..len], &mut slot.patch[..e.rows * e.patch_len]);
                     rows.fill(0, &mut rows.position(0), e.rows, table, patch);
                     table
                 }
+            };
+            let table = if e.words > 0 {
+                convert(e, kernel, (table, e.rows), slot.words, slot.converted)
+            } else {
+                table
             };
             (0..e.panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, e.rows, table));
             return Ok(());
@@ -273,7 +298,7 @@ pub(crate) fn drive<R: Rows>(
             if par.is_interrupted() {
                 break;
             }
-            unit_of_tiles((e, plan), rows, kernel, kept, unit, (table, patch));
+            unit_of_tiles((e, plan), rows, kernel, kept, unit, &mut slot);
         }
         return Ok(());
     }
@@ -284,26 +309,92 @@ pub(crate) fn drive<R: Rows>(
     par.run(plan.slots, &|slot| {
         // SAFETY: slots have disjoint parts, and `Parallel::run` calls each slot's task at most once.
         let mine = unsafe { scratch.slice(slot * per_slot, *per_slot) };
-        let (table, patch) = carve_slot::<R::In>(e, plan, mine);
+        let mut parts = Slot::<R::In>::new(e, plan, mine);
         while let Some(unit) = shares.take(slot).filter(|_| !par.is_interrupted()) {
-            unit_of_tiles((e, plan), rows, kernel, kept, unit, (table, patch));
+            unit_of_tiles((e, plan), rows, kernel, kept, unit, &mut parts);
         }
     });
     Ok(())
 }
 
-/// Computes a single row of `a`, which is one segment, without a division into tiles and without scratch.
+/// Maximum number of words of a converted row that is computed without scratch.
+const MAX_SINGLE: usize = 1024;
+
+/// Computes a single row of `a`, which is one segment, without a division into tiles and without scratch. `words` are
+/// those of [`Extent::words`].
+///
+/// # Errors
+/// Fails if there are too many of them: see [`Tiling::is_single_row`].
 #[inline]
-pub(crate) fn single_row<T: Pod + Sync>(a: &[T], panels: usize, kernel: &impl TileKernel<T>) {
+pub(crate) fn single_row<T: Pod + Sync>(
+    a: &[T],
+    panels: usize,
+    words: usize,
+    kernel: &impl TileKernel<T>,
+) -> Result<()> {
     let table = [a.as_ptr().expose_provenance()];
-    (0..panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, 1, &table));
+    if words == 0 {
+        (0..panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, 1, &table));
+        return Ok(());
+    }
+    // Clearing words takes longer than a short product.
+    match words {
+        ..=64 => converted_row::<T, 64>(table, panels, words, kernel),
+        65..=256 => converted_row::<T, 256>(table, panels, words, kernel),
+        _ => converted_row::<T, MAX_SINGLE>(table, panels, words, kernel),
+    }
 }
 
-/// Divides the scratch of a slot.
-fn carve_slot<'a, T: Pod>(e: &Extent, plan: &Plan, mut mine: &'a mut [u8]) -> (&'a mut [usize], &'a mut [T]) {
-    let table = carve::<usize>(&mut mine, plan.chunk_rows * e.segments).unwrap_or_default();
-    let patch = carve::<T>(&mut mine, plan.chunk_rows * e.patch_len).unwrap_or_default();
-    (table, patch)
+/// As [`single_row`], for kernels of converted rows of at most `N` words.
+#[inline(never)] // Otherwise the words would be on the stack of all products.
+fn converted_row<T, const N: usize>(
+    table: [usize; 1],
+    panels: usize,
+    words: usize,
+    kernel: &impl TileKernel<T>,
+) -> Result<()> {
+    let mut row = [0; N];
+    let row = row.get_mut(..words).ok_or(ComputeError::TooLarge { what: "row" })?;
+    kernel.convert(1, &table, row);
+    let table = [row.as_ptr().expose_provenance()];
+    (0..panels).for_each(|panel| kernel.tile(&kernel.panel(0, panel), 0, 1, &table));
+    Ok(())
+}
+
+/// The scratch of a slot.
+struct Slot<'a, T> {
+    /// Addresses of segments.
+    table: &'a mut [usize],
+    patch: &'a mut [T],
+    /// Converted rows, and their addresses.
+    words: &'a mut [i32],
+    converted: &'a mut [usize],
+}
+
+impl<'a, T: Pod> Slot<'a, T> {
+    fn new(e: &Extent, plan: &Plan, mut mine: &'a mut [u8]) -> Self {
+        Slot {
+            table: carve(&mut mine, plan.chunk_rows * e.segments).unwrap_or_default(),
+            patch: carve(&mut mine, plan.chunk_rows * e.patch_len).unwrap_or_default(),
+            words: carve(&mut mine, plan.chunk_rows * e.words).unwrap_or_default(),
+            converted: carve(&mut mine, plan.converted_len(e)).unwrap_or_default(),
+        }
+    }
+}
+
+/// Converts rows, and returns their addresses.
+fn convert<'a, T>(
+    e: &Extent,
+    kernel: &impl TileKernel<T>,
+    (table, count): (&[usize], usize),
+    words: &mut [i32],
+    converted: &'a mut [usize],
+) -> &'a [usize] {
+    let (words, converted) = (&mut words[..count * e.words], &mut converted[..count]);
+    kernel.convert(count, table, words);
+    let start = words.as_ptr().expose_provenance();
+    converted.iter_mut().enumerate().for_each(|(i, to)| *to = start + i * e.words * size_of::<i32>());
+    converted
 }
 
 fn unit_of_tiles<R: Rows>(
@@ -312,7 +403,7 @@ fn unit_of_tiles<R: Rows>(
     kernel: &impl TileKernel<R::In>,
     kept: Option<&[usize]>,
     unit: usize,
-    (table, patch): (&mut [usize], &mut [R::In]),
+    slot: &mut Slot<'_, R::In>,
 ) {
     let (unit, part) = split(unit, plan.panel_units);
     let (group, chunk) = split(unit, plan.chunks);
@@ -321,14 +412,32 @@ fn unit_of_tiles<R: Rows>(
     let table = match kept {
         Some(kept) => &kept[first * e.segments..],
         None => {
-            fill_chunk((e, plan), rows, (group, first, tiles.clone()), table, patch);
-            table
+            fill_chunk((e, plan), rows, (group, first, tiles.clone()), slot.table, slot.patch);
+            &*slot.table
         }
+    };
+    let mut segments = e.segments;
+    let table = if e.words > 0 {
+        let mut convert = |row: usize, count: usize| {
+            let (table, at) = (&table[(row - first) * e.segments..][..count * e.segments], row - first);
+            convert(e, kernel, (table, count), &mut slot.words[at * e.words..], &mut slot.converted[at..]);
+        };
+        if e.segments == 1 {
+            // As in `fill_chunk`.
+            convert(first, plan.tiles(tiles.clone()).map(|(_, count)| count).sum());
+        } else {
+            plan.tiles(tiles.clone()).for_each(|(row, count)| convert(row, count));
+        }
+        // A converted row is one segment.
+        segments = 1;
+        &*slot.converted
+    } else {
+        table
     };
     for panel in part * plan.panels_per_unit..((part + 1) * plan.panels_per_unit).min(e.panels) {
         let panel = kernel.panel(group, panel);
         for (row, count) in plan.tiles(tiles.clone()) {
-            let table = &table[(row - first) * e.segments..][..count * e.segments];
+            let table = &table[(row - first) * segments..][..count * segments];
             kernel.tile(&panel, row, count, table);
         }
     }
@@ -466,6 +575,7 @@ mod tests {
                         panels,
                         segments: 3,
                         patch_len: 9,
+                        words: 0,
                         row_bytes,
                         packed_bytes,
                         row_work: packed_bytes,

@@ -156,12 +156,11 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
     allow(dead_code, reason = "other targets have products of bytes")
 )]
 pub(crate) trait Widen: Product8 {
-    /// Widens `n` bytes of each of several rows, from byte `at` on, and writes each row's `stride` values after the previous
-    /// row's. Up to 16 values after `n` may be written; after an odd `n`, the first of these is initialized. Adds the sum of each row to
+    /// Widens `n` bytes of each of several rows, and writes each row's `stride` values after the previous row's. Up to 16 values after `n` may be written; after an odd `n`, the first of these is initialized. Adds the sum of each row to
     /// an element of `sums`, if there are any. The addresses of rows have an exposed provenance.
     unsafe fn widen(
         rows: (*const usize, usize),
-        bytes: (usize, usize),
+        n: usize,
         signed: bool,
         to: (*mut i16, usize),
         sums: Option<&mut [i32]>,

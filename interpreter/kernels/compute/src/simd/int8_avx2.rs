@@ -388,7 +388,7 @@ impl Widen for Avx2Pairs {
     #[inline(always)]
     unsafe fn widen(
         rows: (*const usize, usize),
-        bytes: (usize, usize),
+        n: usize,
         signed: bool,
         to: (*mut i16, usize),
         sums: Option<&mut [i32]>,
@@ -396,10 +396,10 @@ impl Widen for Avx2Pairs {
         // SAFETY: the caller meets the contract of these functions.
         unsafe {
             match (signed, sums) {
-                (true, None) => widen_rows::<true, false>(rows, bytes, to, &mut []),
-                (true, Some(sums)) => widen_rows::<true, true>(rows, bytes, to, sums),
-                (false, None) => widen_rows::<false, false>(rows, bytes, to, &mut []),
-                (false, Some(sums)) => widen_rows::<false, true>(rows, bytes, to, sums),
+                (true, None) => widen_rows::<true, false>(rows, n, to, &mut []),
+                (true, Some(sums)) => widen_rows::<true, true>(rows, n, to, sums),
+                (false, None) => widen_rows::<false, false>(rows, n, to, &mut []),
+                (false, Some(sums)) => widen_rows::<false, true>(rows, n, to, sums),
             }
         }
     }
@@ -417,7 +417,7 @@ static LAST: [[u8; 16]; 2] = [[0; 16], [0xFF; 16]];
 #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
 unsafe fn widen_rows<const SIGNED: bool, const SUMMED: bool>(
     (table, rows): (*const usize, usize),
-    (at, n): (usize, usize),
+    n: usize,
     (to, stride): (*mut i16, usize),
     sums: &mut [i32],
 ) {
@@ -437,7 +437,7 @@ unsafe fn widen_rows<const SIGNED: bool, const SUMMED: bool>(
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         for i in 0..rows {
-            let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i)).add(at);
+            let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i));
             let to = to.add(i * stride);
             let mut total = _mm_setzero_si128();
             /// Adds unsigned bytes, or with `SIGNED` 128 more for each, except those that `$mask` clears.

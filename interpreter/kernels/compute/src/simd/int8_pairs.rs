@@ -521,32 +521,31 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
 }
 
 /// [`Widen::widen`].
-struct WidenTask<'a, W> {
+struct WidenTask<'a, W, const SIGNED: bool, const SUMMED: bool> {
     rows: (*const usize, usize),
-    bytes: (usize, usize),
-    signed: bool,
+    n: usize,
     to: (*mut i16, usize),
-    sums: Option<&'a mut [i32]>,
+    sums: &'a mut [i32],
     words: PhantomData<W>,
 }
 
-impl<W: Words> OwnFunction for WidenTask<'_, W> {
+impl<W: Words, const SIGNED: bool, const SUMMED: bool> OwnFunction for WidenTask<'_, W, SIGNED, SUMMED> {
     #[inline(always)]
-    unsafe fn run(mut self) {
-        let ((table, rows), (at, n), (to, stride)) = (self.rows, self.bytes, self.to);
+    unsafe fn run(self) {
+        let ((table, rows), n, (to, stride)) = (self.rows, self.n, self.to);
         // SAFETY: the caller meets the contract of `Widen::widen`.
         unsafe {
-            let widen = |p: *const u8| if self.signed { W::widen(p) } else { W::widen_unsigned(p) };
+            let widen = |p: *const u8| if SIGNED { W::widen(p) } else { W::widen_unsigned(p) };
             let ones = W::splat_16(1);
             for i in 0..rows {
-                let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i)).add(at);
+                let from = std::ptr::with_exposed_provenance::<u8>(*table.add(i));
                 let to = to.add(i * stride);
                 let mut total = W::splat_32(0);
                 let mut k = 0;
                 while k + 8 <= n {
                     let words = widen(from.add(k));
                     W::store(to.add(k).cast(), words);
-                    if self.sums.is_some() {
+                    if SUMMED {
                         total = W::add_32(total, W::dot_16(words, ones));
                     }
                     k += 8;
@@ -557,9 +556,10 @@ impl<W: Words> OwnFunction for WidenTask<'_, W> {
                     W::store(to.add(k).cast(), words);
                     total = W::add_32(total, W::dot_16(words, ones));
                 }
-                if let Some(sum) = self.sums.as_mut().and_then(|sums| sums.get_mut(i)) {
+                if SUMMED {
                     let mut lanes = [0i32; 4];
                     W::store(lanes.as_mut_ptr().cast(), total);
+                    let sum = &mut self.sums[i];
                     *sum = lanes.into_iter().fold(*sum, i32::wrapping_add);
                 }
             }
@@ -571,13 +571,26 @@ impl<W: Words> Widen for Pairs<W, 1> {
     #[inline(always)]
     unsafe fn widen(
         rows: (*const usize, usize),
-        bytes: (usize, usize),
+        n: usize,
         signed: bool,
         to: (*mut i16, usize),
         sums: Option<&mut [i32]>,
     ) {
+        macro_rules! task {
+            ($signed:literal, $summed:literal, $sums:expr) => {{
+                let (sums, words) = ($sums, PhantomData);
+                W::call(WidenTask::<W, $signed, $summed> { rows, n, to, sums, words })
+            }};
+        }
         // SAFETY: the caller meets the contract of this function.
-        unsafe { W::call(WidenTask::<W> { rows, bytes, signed, to, sums, words: PhantomData }) }
+        unsafe {
+            match (signed, sums) {
+                (true, None) => task!(true, false, &mut []),
+                (true, Some(sums)) => task!(true, true, sums),
+                (false, None) => task!(false, false, &mut []),
+                (false, Some(sums)) => task!(false, true, sums),
+            }
+        }
     }
 }
 
