@@ -10,7 +10,9 @@ use super::{byte_quant, compute_error, optimize_packed, pack_own, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Requantize, Weights, channel_scales, weight_scales};
 use crate::reference::transpose_conv_scatter;
-use delegraph_compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts};
+use delegraph_compute::{
+    ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts, Scatter, add_bias,
+};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::TRANSPOSE_CONV, 1..=5, prepare);
@@ -94,7 +96,7 @@ impl Shape {
 
     /// Computes output rows from products: calls `product(first pixel, pixels, sums)`, then `finish(sums of a row,
     /// row)` for each output row.
-    fn run<S: Element + Default + std::ops::AddAssign, O: Send>(
+    fn run<S: Sum, O: Send>(
         &self,
         sums: &mut [S],
         rows: &mut [S],
@@ -132,15 +134,15 @@ impl Shape {
     }
 
     /// Sums up the products of input rows that reach output row `y`.
-    fn gather<S: Copy + Default + std::ops::AddAssign>(
-        &self,
-        sums: &[S],
-        rows: std::ops::Range<usize>,
-        y: usize,
-        out: &mut [S],
-    ) {
+    fn gather<S: Sum>(&self, sums: &[S], rows: std::ops::Range<usize>, y: usize, out: &mut [S]) {
         out.fill(S::default());
         let (columns, width) = (self.columns(), self.input[1]);
+        // The taps of a row are adjacent, in products as in the output.
+        let scatter = Scatter {
+            len: self.kernel[1] * self.filters,
+            stride: self.strides[1] * self.filters,
+            padding: self.padding[1] * self.filters,
+        };
         for ky in 0..self.kernel[0] {
             let Some(at) = (y + self.padding[0]).checked_sub(ky).filter(|at| at % self.strides[0] == 0)
             else {
@@ -151,17 +153,7 @@ impl Shape {
                 continue;
             }
             let row = &sums[(iy - rows.start) * width * columns..][..width * columns];
-            for (ix, pixel) in row.chunks_exact(columns).enumerate() {
-                for kx in 0..self.kernel[1] {
-                    let Some(x) = (ix * self.strides[1] + kx).checked_sub(self.padding[1]) else { continue };
-                    if x >= self.output[1] {
-                        continue;
-                    }
-                    let from = &pixel[(ky * self.kernel[1] + kx) * self.filters..][..self.filters];
-                    let to = &mut out[x * self.filters..][..self.filters];
-                    to.iter_mut().zip(from).for_each(|(to, from)| *to += *from);
-                }
-            }
+            S::add(&scatter, &row[ky * scatter.len..], columns, out);
         }
     }
 
@@ -177,6 +169,24 @@ impl Shape {
             (Some(sums), Some(band)) => Ok([sums, band]),
             _ => Err(Error::OutOfMemory("sums of a transposed convolution".into())),
         }
+    }
+}
+
+/// A sum of products.
+trait Sum: Element + Default {
+    /// Adds parts of a row: see [`Scatter::add`].
+    fn add(scatter: &Scatter, from: &[Self], step: usize, to: &mut [Self]);
+}
+
+impl Sum for f32 {
+    fn add(scatter: &Scatter, from: &[f32], step: usize, to: &mut [f32]) {
+        scatter.add(from, step, to);
+    }
+}
+
+impl Sum for i32 {
+    fn add(scatter: &Scatter, from: &[i32], step: usize, to: &mut [i32]) {
+        scatter.add_wrapping(from, step, to);
     }
 }
 
@@ -205,17 +215,8 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
             let input = &input[first * shape.channels..][..pixels * shape.channels];
             gemm.run(pixels, input, sums, Clamp::NONE, scratch, par).map_err(compute_error)
         };
-        shape.run(sums, rows, output, par, product, |sums, out| {
-            for (out, sums) in out.chunks_exact_mut(shape.filters).zip(sums.chunks_exact(shape.filters)) {
-                match &bias {
-                    Some(bias) => {
-                        out.iter_mut().zip(sums.iter().zip(bias)).for_each(|(o, (s, b))| *o = s + b)
-                    }
-                    None => out.copy_from_slice(sums),
-                }
-                out.iter_mut().for_each(|o| *o = o.clamp(low, high));
-            }
-        })
+        let bias = bias.as_deref().unwrap_or_default();
+        shape.run(sums, rows, output, par, product, |sums, out| add_bias(sums, bias, Clamp { low, high }, out))
     })))
 }
 

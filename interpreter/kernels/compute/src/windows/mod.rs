@@ -17,4 +17,5 @@ pub(super) mod int16;
 pub(super) mod pooling;
 pub(super) mod pooling_i8;
 pub(super) mod resize;
+pub(super) mod scatter;
 pub(super) mod spread;
