@@ -383,6 +383,29 @@ fn depthwise_convolutions_of_single_rows() {
     }
 }
 
+/// Windows of one column, as layers over time have them, on outputs of few columns.
+#[test]
+fn depthwise_convolutions_of_columns() {
+    let mut rng = Rng::new(17);
+    let pool = ThreadPool::new(3);
+    for round in 0..150 {
+        let (channels, height, width) = (rng.range(1, 70), rng.range(1, 24), rng.range(1, 3));
+        let mut l = depthwise(&mut rng, DepthwiseFilter { channels, window: [height, 1] });
+        let rows = rng.range(1, 3);
+        let (dilation, padding) = (rng.range(1, 2), if rng.range(0, 2) == 0 { 1 } else { 0 });
+        l.geo = ConvGeometry {
+            input: [(height - 1) * dilation + rows, width],
+            output: [rows, width],
+            stride: [1, 1],
+            dilation: [dilation, 1],
+            padding: [padding, 0],
+            ..l.geo
+        };
+        l.input = bytes(&mut rng, l.geo.input_len().unwrap());
+        check_depthwise(&l, &pool, round);
+    }
+}
+
 #[test]
 fn depthwise_convolutions_of_many_channels() {
     let mut rng = Rng::new(14);

@@ -273,8 +273,13 @@ impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, co
         // SAFETY: the caller meets the contract of this function. Runs without checks of columns are in the interior.
         unsafe {
             if width < RUN {
+                let is_column = WIDTH == 1 && FULL && r.rows_are_inside();
                 for x in 0..width {
-                    run::<D, 0, 1, SIGNED, FULL, 1, true>(r, x);
+                    if is_column && inner.contains(&x) {
+                        column::<D, SIGNED>(r, x);
+                    } else {
+                        run::<D, 0, 1, SIGNED, FULL, 1, true>(r, x);
+                    }
                 }
                 return;
             }
@@ -297,6 +302,48 @@ impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, co
                 x += RUN;
             }
         }
+    }
+}
+
+impl Row<'_> {
+    /// Whether all rows of the window are inside of the input.
+    fn rows_are_inside(&self) -> bool {
+        let below = (self.layer.window[0] - 1) * self.geo.dilation[0];
+        self.y0 >= 0 && self.y0.cast_unsigned() + below < self.geo.input[0]
+    }
+}
+
+/// Computes a pixel of a window of one column that is inside of the input, as layers over time have it.
+#[inline(always)]
+unsafe fn column<D: TwoRows, const SIGNED: bool>(r: &Row<'_>, x: usize) {
+    let (geo, pixel, height) = (r.geo, r.layer.channels, r.layer.window[0]);
+    let first = r.y0.cast_unsigned() * geo.input[1] + geo.origin(1, x).cast_unsigned();
+    let (mut p, step) = (r.input.wrapping_add(first * pixel), geo.dilation[0] * geo.input[1] * pixel);
+    // SAFETY: the caller meets the contract of these functions; weights and bias are those of the vector.
+    unsafe {
+        let mut sums = [D::load(r.bias), D::splat(0)];
+        let mut weights = r.weights;
+        macro_rules! two_rows {
+            ($sums:expr) => {
+                let taps = D::two_rows::<SIGNED>(p, p.wrapping_add(step), D::LANES);
+                $sums = D::add($sums, D::dot_pairs(taps, D::load(weights.cast())));
+                (p, weights) = (p.wrapping_add(2 * step), weights.add(2 * D::LANES));
+            };
+        }
+        // Two sums, each of which depends on every other product.
+        for _ in 0..height / 4 {
+            two_rows!(sums[0]);
+            two_rows!(sums[1]);
+        }
+        if height % 4 >= 2 {
+            two_rows!(sums[0]);
+        }
+        if height % 2 == 1 {
+            let taps = D::one_row::<SIGNED>(p, D::LANES);
+            sums[1] = D::add(sums[1], D::dot_pairs(taps, D::load(weights.cast())));
+        }
+        let sum = [D::add(sums[0], sums[1])];
+        D::requant_pixels(&sum, &r.requant, r.out.add(x * pixel), pixel, r.channels);
     }
 }
 
