@@ -483,11 +483,12 @@ impl GemmI8 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        let plan = self.plan(m, par.threads())?;
-        if plan.is_single_row() {
+        let words = self.0.words();
+        if m == 1 && tiles::is_single(par.threads(), self.0.row_work(), words) {
             check_len("left-hand side", a.len(), self.0.len)?;
-            return tiles::single_row(a, self.0.panels.count, self.0.words(), &self.0.sums(out, 1)?);
+            return tiles::single_row(a, self.0.panels.count, words, &self.0.sums(out, 1)?);
         }
+        let plan = self.plan(m, par.threads())?;
         self.drive(&plan, a, &self.0.sums(out, m)?, scratch, par)
     }
 

@@ -288,7 +288,7 @@ impl GemmF32 {
         scratch: &mut [u8],
         par: &dyn Parallel,
     ) -> Result<()> {
-        if m == 1 && tiles::is_single(par.threads(), self.0.packed_bytes()) {
+        if m == 1 && tiles::is_single(par.threads(), self.0.packed_bytes(), 0) {
             return self.run_row(a, out, clamp);
         }
         self.run_planned(&self.plan(m, par.threads())?, a, out, clamp, scratch, par)

@@ -119,10 +119,10 @@ const SMALL: usize = 1 << 18;
 /// Work of a chunk, for several threads.
 const CHUNK: usize = 1 << 19;
 
-/// Whether one thread computes a product of one row and one group with this work.
+/// Whether [`single_row`] computes a product of one row and one group with this work, and this number of words.
 #[inline]
-pub(crate) fn is_single(threads: usize, row_work: usize) -> bool {
-    threads < 2 || row_work < SMALL
+pub(crate) fn is_single(threads: usize, row_work: usize, words: usize) -> bool {
+    (threads < 2 || row_work < SMALL) && words <= MAX_SINGLE
 }
 
 /// Maximum number of threads that share a product.
@@ -287,7 +287,8 @@ pub(crate) fn drive<R: Rows>(
                 }
             };
             let table = if e.words > 0 {
-                convert(e, kernel, (table, e.rows), slot.words, slot.converted)
+                kernel.convert(e.rows, table, &mut slot.words[..e.rows * e.words]);
+                addresses(e, e.rows, slot.words, slot.converted)
             } else {
                 table
             };
@@ -382,17 +383,9 @@ impl<'a, T: Pod> Slot<'a, T> {
     }
 }
 
-/// Converts rows, and returns their addresses.
-fn convert<'a, T>(
-    e: &Extent,
-    kernel: &impl TileKernel<T>,
-    (table, count): (&[usize], usize),
-    words: &mut [i32],
-    converted: &'a mut [usize],
-) -> &'a [usize] {
-    let (words, converted) = (&mut words[..count * e.words], &mut converted[..count]);
-    kernel.convert(count, table, words);
-    let start = words.as_ptr().expose_provenance();
+/// Returns the addresses of `count` converted rows. Words must not be written while they are used.
+fn addresses<'a>(e: &Extent, count: usize, words: &[i32], converted: &'a mut [usize]) -> &'a [usize] {
+    let (start, converted) = (words.as_ptr().expose_provenance(), &mut converted[..count]);
     converted.iter_mut().enumerate().for_each(|(i, to)| *to = start + i * e.words * size_of::<i32>());
     converted
 }
@@ -420,17 +413,18 @@ fn unit_of_tiles<R: Rows>(
     let table = if e.words > 0 {
         let mut convert = |row: usize, count: usize| {
             let (table, at) = (&table[(row - first) * e.segments..][..count * e.segments], row - first);
-            convert(e, kernel, (table, count), &mut slot.words[at * e.words..], &mut slot.converted[at..]);
+            kernel.convert(count, table, &mut slot.words[at * e.words..][..count * e.words]);
         };
+        let rows = plan.tiles(tiles.clone()).map(|(_, count)| count).sum();
         if e.segments == 1 {
             // As in `fill_chunk`.
-            convert(first, plan.tiles(tiles.clone()).map(|(_, count)| count).sum());
+            convert(first, rows);
         } else {
             plan.tiles(tiles.clone()).for_each(|(row, count)| convert(row, count));
         }
         // A converted row is one segment.
         segments = 1;
-        &*slot.converted
+        addresses(e, rows, slot.words, slot.converted)
     } else {
         table
     };
