@@ -10,9 +10,7 @@ use super::{byte_quant, compute_error, optimize_packed, pack_own, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Requantize, Weights, channel_scales, weight_scales};
 use crate::reference::transpose_conv_scatter;
-use delegraph_compute::{
-    ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts, Scatter, add_bias,
-};
+use delegraph_compute::{ByteQuant, Clamp, GemmF32, GemmI8, Isa, MatrixLayout, Parts, Scatter, add_bias};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::TRANSPOSE_CONV, 1..=5, prepare);
@@ -216,7 +214,8 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
             gemm.run(pixels, input, sums, Clamp::NONE, scratch, par).map_err(compute_error)
         };
         let bias = bias.as_deref().unwrap_or_default();
-        shape.run(sums, rows, output, par, product, |sums, out| add_bias(sums, bias, Clamp { low, high }, out))
+        shape
+            .run(sums, rows, output, par, product, |sums, out| add_bias(sums, bias, Clamp { low, high }, out))
     })))
 }
 
