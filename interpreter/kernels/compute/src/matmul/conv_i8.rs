@@ -348,9 +348,9 @@ impl TileKernel<u8> for View<'_> {
         );
         let Some(kernel) = count.checked_sub(1).and_then(|i| kernels.get(i)) else { return };
         // SAFETY: `kernels` is from an `Isa`, so its instructions exist. `table` holds `segments * count` addresses of
-        // `read` bytes each (`Rows::fill`), or `count` addresses of converted rows. Packed weights, bias and scales of columns were sliced to what the kernel reads,
-        // and scales of rows have one for each row (`PackedI8::floats`). Tiles write disjoint parts of the output
-        // (`tiles::drive`), which are inside it because all callers check its length.
+        // `read` bytes each (`Rows::fill`), or `count` addresses of converted rows. Packed weights, bias and scales of columns
+        // were sliced to what the kernel reads, and scales of rows have one for each row (`PackedI8::floats`). Tiles write
+        // disjoint parts of the output (`tiles::drive`), which are inside it because all callers check its length.
         unsafe { kernel(panel, table.as_ptr(), row) }
     }
 }
