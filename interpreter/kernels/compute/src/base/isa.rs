@@ -15,6 +15,7 @@ pub struct Isa(Level);
 /// Instruction sets that inner loops are compiled for, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     Portable,
     #[cfg(target_arch = "x86_64")]
     Sse41,
@@ -40,6 +41,10 @@ enum Level {
 
 /// Instructions of loops over floats, and of loops that the compiler vectorizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    all(target_arch = "wasm32", target_feature = "simd128"),
+    expect(dead_code, reason = "see `Isa::BASELINE`")
+)]
 pub(crate) enum Floats {
     Portable,
     #[cfg(target_arch = "x86_64")]
@@ -56,6 +61,10 @@ pub(crate) enum Floats {
 
 /// Instructions of products of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    all(target_arch = "wasm32", target_feature = "simd128"),
+    expect(dead_code, reason = "see `Isa::BASELINE`")
+)]
 pub(crate) enum Bytes {
     Portable,
     /// Products of pairs of 16 bits.
@@ -92,14 +101,20 @@ pub(crate) enum Bytes {
 
 impl Isa {
     /// The set that every processor has.
-    pub const PORTABLE: Self = Self(Level::Portable);
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+    pub const BASELINE: Self = Self(Level::Portable);
+
+    /// The set that every processor has. It needs no portable one beside it: an eighth of a module's code, which pages
+    /// would load for nothing.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    pub const BASELINE: Self = Self(Level::Simd128);
 
     /// Returns the set that kernels use: the fastest one of this processor, or the available one that the environment
     /// variable [`ISA_VARIABLE`] named when this function was first called.
     pub fn best() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let fastest = Self::available().last().copied().unwrap_or(Self::PORTABLE);
+            let fastest = Self::available().last().copied().unwrap_or(Self::BASELINE);
             let Some(name) = std::env::var_os(ISA_VARIABLE) else { return fastest };
             let named = name.to_str().and_then(Self::named);
             if named.is_none() {
@@ -131,9 +146,9 @@ impl Isa {
             &["portable", "neon", "neon-dotprod", "neon-i8mm"]
         } else if cfg!(target_arch = "wasm32") {
             if cfg!(target_feature = "relaxed-simd") {
-                &["portable", "relaxed-simd", "relaxed-dot"]
+                &["relaxed-simd", "relaxed-dot"]
             } else {
-                &["portable", "simd128"]
+                &["simd128"]
             }
         } else {
             &["portable"]
@@ -143,6 +158,7 @@ impl Isa {
     /// Name for reports.
     pub fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             Level::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
             Level::Sse41 => "sse4.1",
@@ -216,9 +232,10 @@ impl Isa {
     }
 
     /// The instructions of loops over floats.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn floats(self) -> Floats {
         match self.0 {
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             Level::Portable => Floats::Portable,
             #[cfg(target_arch = "x86_64")]
             Level::Sse41 => Floats::Sse41,
@@ -236,9 +253,10 @@ impl Isa {
     }
 
     /// The instructions of products of bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bytes(self) -> Bytes {
         match self.0 {
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             Level::Portable => Bytes::Portable,
             #[cfg(target_arch = "x86_64")]
             Level::Sse41 => Bytes::Sse41,
@@ -304,9 +322,7 @@ fn detect() -> Vec<Isa> {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect() -> Vec<Isa> {
     let sets = [
-        (true, Level::Portable),
-        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        (true, Level::Simd128),
+        (true, Isa::BASELINE.0),
         #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
         (has_unsigned_dot(), Level::RelaxedDot),
     ];
