@@ -23,6 +23,8 @@ pub struct Registration {
 
 impl Registration {
     /// Creates a registration whose kernels `init` makes, one per node.
+    // Inlined, as each op has a closure of its own: an engine compiles hundreds of functions that are called once.
+    #[inline(always)]
     pub fn new<K, F>(init: F) -> Self
     where
         K: Kernel + 'static,

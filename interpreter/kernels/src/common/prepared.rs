@@ -1,6 +1,7 @@
 //! Kernels made of one function that prepares the node and returns the closure that runs it.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use delegraph_core::error::InvalidData;
 use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Parallel, PrepareContext, TensorView};
@@ -11,49 +12,55 @@ use super::index::{StridedCopy, View, copied_bits, packed, set_packed};
 /// The body of `invoke`. It owns everything that `prepare` computed.
 pub(crate) type Invoke = Box<dyn FnMut(&mut InvokeContext<'_>) -> Result<()> + Send>;
 
+/// A function from a node to its [`Invoke`].
+type Prepare = dyn Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Send + Sync;
+
 /// A kernel made of one function from a node to its [`Invoke`].
-pub(crate) struct Prepared<P> {
-    prepare: P,
+///
+/// The function is called through a pointer: hundreds of kernels share this type's code.
+struct Prepared {
+    prepare: Arc<Prepare>,
     invoke: Option<Invoke>,
     needs_shapes_only: bool,
 }
 
 /// Registers `prepare` as a kernel.
+#[inline(always)]
 pub(crate) fn prepared<P>(prepare: P) -> Registration
 where
-    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Clone + Send + Sync + 'static,
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Send + Sync + 'static,
 {
-    Registration::new(move |_| {
-        Ok(Prepared { prepare: prepare.clone(), invoke: None, needs_shapes_only: false })
-    })
+    registration(Arc::new(prepare), false)
 }
 
 /// Registers `prepare` as a kernel. `prepare` also receives what `read` extracts from the node.
-pub(crate) fn prepared_with<N: Send + 'static>(
+pub(crate) fn prepared_with<N: Send + Sync + 'static>(
     read: fn(&InitContext<'_>) -> Result<N>,
     prepare: fn(&N, &mut PrepareContext<'_>) -> Result<Invoke>,
 ) -> Registration {
     Registration::new(move |init| {
         let of_node = read(init)?;
-        let prepare = move |cx: &mut PrepareContext<'_>| prepare(&of_node, cx);
+        let prepare = Arc::new(move |cx: &mut PrepareContext<'_>| prepare(&of_node, cx));
         Ok(Prepared { prepare, invoke: None, needs_shapes_only: false })
     })
 }
 
 /// Registers `prepare` as a kernel whose outputs depend on the shapes of the inputs only.
+#[inline(always)]
 pub(crate) fn prepared_from_shapes<P>(prepare: P) -> Registration
 where
-    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Clone + Send + Sync + 'static,
+    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Send + Sync + 'static,
 {
+    registration(Arc::new(prepare), true)
+}
+
+fn registration(prepare: Arc<Prepare>, needs_shapes_only: bool) -> Registration {
     Registration::new(move |_| {
-        Ok(Prepared { prepare: prepare.clone(), invoke: None, needs_shapes_only: true })
+        Ok(Prepared { prepare: Arc::clone(&prepare), invoke: None, needs_shapes_only })
     })
 }
 
-impl<P> Kernel for Prepared<P>
-where
-    P: Fn(&mut PrepareContext<'_>) -> Result<Invoke> + Send,
-{
+impl Kernel for Prepared {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         let invoke = (self.prepare)(cx)?;
         self.invoke = Some(if writes_nothing(cx) { Box::new(|_| Ok(())) } else { invoke });
