@@ -21,10 +21,19 @@ flags=$(sh scripts/sysroot.sh $target)
 bindgen=target/debug/delegraph-web-bindgen
 [ "$profile" != web ] || bindgen="$CARGO run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen --"
 
+# Bundles the package's JavaScript. A page loads one file, as each level of imports takes a round trip to the server.
+bundler=$folder/work/node_modules/.bin/esbuild
+if [ ! -e "$bundler" ]; then
+    mkdir -p "$folder/work"
+    npm install --silent --no-audit --no-fund --prefix "$folder/work" esbuild@0.28.2
+fi
+
 package=$folder/package
-rm -rf "$package"
-mkdir -p "$package/wasm"
-cp bindings/web/js/*.js bindings/web/js/*.d.ts bindings/web/js/package.json bindings/web/README.md LICENSE-APACHE LICENSE-MIT "$package"
+source=$folder/source
+rm -rf "$package" "$source"
+mkdir -p "$package/wasm" "$source/wasm"
+cp bindings/web/js/*.js "$source"
+cp bindings/web/js/*.d.ts bindings/web/js/package.json bindings/web/README.md LICENSE-APACHE LICENSE-MIT "$package"
 
 # Builds one module: its name, the features of the crate, and of the target.
 build_module() {
@@ -32,23 +41,32 @@ build_module() {
     case $3 in *relaxed*) dir=$build-relaxed ;; *) dir=$build ;; esac
     RUSTFLAGS="$flags -Ctarget-feature=$3 ${RUSTFLAGS:-}" CARGO_TARGET_DIR="$dir" \
         "$CARGO" build ${CARGO_FLAGS:-} --quiet --profile "$profile" --target $target -p delegraph-web --no-default-features --features "$2"
-    $bindgen "$dir/$target/$profile/delegraph_web.wasm" "$package/wasm" "$1"
+    $bindgen "$dir/$target/$profile/delegraph_web.wasm" "$source/wasm" "$1"
 }
 
-# Adds a variant with relaxed vector instructions of the module that was built last, on the same JavaScript.
-build_relaxed() {
-    mv "$package/wasm/$1_bg.wasm" "$package/wasm/$1.js" "$folder"
-    build_module "$1" "$2" +simd128,+relaxed-simd
-    mv "$package/wasm/$1_bg.wasm" "$package/wasm/$1_relaxed_bg.wasm"
-    cmp "$folder/$1.js" "$package/wasm/$1.js"
-    mv "$folder/$1_bg.wasm" "$package/wasm"
-    rm "$folder/$1.js"
+# Moves a module to the package; its JavaScript stays with the sources.
+ship() { mv "$source/wasm/$1_bg.wasm" "$package/wasm/$2_bg.wasm"; }
+
+# Bundles entries of the package, with further options.
+bundle() {
+    "$bundler" "$@" --bundle --format=esm --target=es2022 --minify '--external:node:*' --log-level=warning \
+        --outdir="$package"
 }
 
 testing=$([ "$profile" = web ] || echo testing)
 build_module delegraph "wgpu $testing" +simd128
+ship delegraph delegraph
 build_module delegraph_cpu "$testing" +simd128
-build_relaxed delegraph_cpu "$testing"
+ship delegraph_cpu delegraph_cpu
+# The variant with relaxed vector instructions has the same JavaScript.
+mv "$source/wasm/delegraph_cpu.js" "$folder"
+build_module delegraph_cpu "$testing" +simd128,+relaxed-simd
+ship delegraph_cpu delegraph_cpu_relaxed
+cmp "$folder/delegraph_cpu.js" "$source/wasm/delegraph_cpu.js"
+rm "$folder/delegraph_cpu.js"
+
+bundle "$source/index.js" "$source/cpu.js" "$source/node.js" "$source/worker.js"
+bundle "$source/worker_host.js" --external:./index.js
 for module in "$package/wasm/"*.wasm; do
     report "$(basename "$module"): $(wc -c <"$module") bytes, $(gzip -9 -c "$module" | wc -c) with gzip"
 done

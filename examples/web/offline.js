@@ -10,9 +10,7 @@ async function keep() {
   const cache = await caches.open(CACHE);
   const files = [
     'index.html', 'inspect.html', 'style.css', 'demo.js', 'inspect.js', 'report.js', 'tasks.js', 'package/index.js',
-    'package/worker.js', 'package/worker_host.js', 'package/model.js', 'package/module.js', 'package/devices.js',
-    'package/device_io.js', 'package/errors.js', 'package/fetch.js', 'package/output.js', 'package/pictures.js',
-    'package/tensors.js', 'package/wasm/delegraph.js', 'package/wasm/delegraph_bg.wasm', 'models/astronaut.png',
+    'package/worker.js', 'package/worker_host.js', 'package/wasm/delegraph_bg.wasm', 'models/astronaut.png',
     'models/selfie_segmentation.tflite', 'models/face_detection_short_range.tflite',
   ];
   await Promise.all(files.map((file) => cache.add(file).catch(() => {})));

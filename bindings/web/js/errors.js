@@ -5,6 +5,11 @@ export class DelegraphError extends Error {
     this.name = 'DelegraphError';
     this.code = code;
   }
+
+  /** Each entry of the package has its own copy of this class. */
+  static [Symbol.hasInstance](value) {
+    return value instanceof Error && value.name === 'DelegraphError';
+  }
 }
 
 /** Throws the reason of `signal` if it is aborted. */

@@ -1,3 +1,4 @@
+import './scope.js';
 import * as glue from './wasm/delegraph.js';
 import { modelClass } from './model.js';
 import { WasmModule } from './module.js';

@@ -88,7 +88,7 @@ async function main() {
   const digits = join(root, 'assets/digits/digits_float32.tflite');
   const files = [digits, ...models(modelFolder)];
   const site = join(dirname(packageFolder), 'site');
-  const server = await serve({ site, package: packageFolder, tests: here, work, assets: join(root, 'assets'), models: modelFolder, corpus: join(root, 'fuzz/corpus') });
+  const server = await serve({ site, package: packageFolder, source: join(here, '../js'), tests: here, work, assets: join(root, 'assets'), models: modelFolder, corpus: join(root, 'fuzz/corpus') });
   for (const file of files) await runNative(command, Model, file, join(work, 'native', nameOf(file)));
   const list = CASES.map((name) => {
     writeCase(command, name, join(work, 'cases'));
@@ -103,7 +103,7 @@ async function main() {
   const selfie = named('selfie_segmentation');
   const damaged = models(join(root, 'fuzz/corpus/model')).slice(0, 40).map((file) => `/corpus/model/${nameOf(file)}.tflite`);
 
-  await nodeTests(test, { Model, packageFolder, files, work });
+  await nodeTests(test, { Model, files, work });
   await test('types', () => {
     execFileSync(join(work, 'node_modules/.bin/tsc'), ['--project', join(here, 'tsconfig.json')], { stdio: 'inherit' });
   });
@@ -124,6 +124,7 @@ async function main() {
     await test('lost device, real model', () => call('lostDevice', small));
     await test('worker on cpu', () => call('worker', { ...small, device: 'cpu' }));
     await test('worker on webgpu', () => call('worker', { ...small, device: 'webgpu' }));
+    await test('audio worklet', () => call('audioWorklet', at(digits)));
     await test('pictures', () => call('pictures', small));
     await test('buffers', () => call('buffers', small));
     await test('wrong calls', () => call('wrongCalls', at(digits)));

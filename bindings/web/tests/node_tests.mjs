@@ -1,13 +1,12 @@
 /** Tests of the package in Node, which has only the CPU. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
+import { hasRelaxedSimd } from '../js/relaxed.js';
 import { check, compare, rejection } from './compare.js';
 import { nameOf } from './native.mjs';
 import { readNpy } from './npy.js';
 
-export async function nodeTests(test, { Model, packageFolder, files, work }) {
-  const { hasRelaxedSimd } = await import(pathToFileURL(join(packageFolder, 'relaxed.js')));
+export async function nodeTests(test, { Model, files, work }) {
   const instructions = hasRelaxedSimd() ? /^relaxed-/ : /^simd128$/;
   for (const file of files) {
     await test(`${nameOf(file)} in Node`, async () => {

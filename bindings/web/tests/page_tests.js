@@ -1,8 +1,8 @@
 /** Tests that run in a page. Each returns a line for the log, or throws. `config` lists models and cases by their URLs. */
 import { DelegraphError, Model } from '/package/index.js';
-import { hasRelaxedSimd } from '/package/relaxed.js';
+import { hasRelaxedSimd } from '/source/relaxed.js';
 import { Model as CpuModel } from '/package/cpu.js';
-import { fromFloat16 } from '/package/tensors.js';
+import { fromFloat16 } from '/source/tensors.js';
 import { Model as WorkerModel } from '/package/worker.js';
 import { check, compare, rejection } from './compare.js';
 import { readNpy } from './npy.js';
@@ -115,6 +115,25 @@ export async function lostDevice({ url, native }) {
   }
   // Another model gets another device.
   return 'lost before and during a run: the CPU computed the same';
+}
+
+/** A model in an AudioWorklet, whose scope has neither fetch nor TextDecoder. */
+export async function audioWorklet({ url, native }) {
+  const audio = new OfflineAudioContext(1, 44100, 44100);
+  await audio.audioWorklet.addModule('/tests/worklet.js');
+  const module = await WebAssembly.compileStreaming(fetch('/package/wasm/delegraph_cpu_bg.wasm'));
+  const bytes = await (await fetch(url)).arrayBuffer();
+  const input = (await array(`${native}/input_0.npy`)).data;
+  const node = new AudioWorkletNode(audio, 'runner', { processorOptions: { module, bytes, input } });
+  const answer = new Promise((resolve) => {
+    node.port.onmessage = ({ data }) => resolve(data);
+  });
+  node.connect(audio.destination);
+  await audio.startRendering();
+  const { data, name, error } = await answer;
+  check(error === 'invalid-model', error);
+  const expected = (await array(`${native}/output_0.npy`)).values;
+  return `${name}: largest difference ${compare(data, expected, { tolerance: TOLERANCE.cpu, name })}`;
 }
 
 /** A page without WebGPU. */

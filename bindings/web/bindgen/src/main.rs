@@ -7,8 +7,8 @@
 use std::env;
 
 use anyhow::{Context, Result, bail};
-use walrus::Module;
 use walrus::ir::{BinaryOp, Binop, VisitorMut, dfs_pre_order_mut};
+use walrus::{Module, ModuleConfig};
 use wasm_bindgen_cli_support::Bindgen;
 
 fn main() -> Result<()> {
@@ -16,7 +16,9 @@ fn main() -> Result<()> {
     let [module, to @ ..] = arguments.as_slice() else {
         bail!("usage: delegraph-web-bindgen MODULE.wasm FOLDER NAME")
     };
-    let mut module = Module::from_file(module).with_context(|| module.clone())?;
+    let mut config = ModuleConfig::new();
+    config.generate_name_section(false).generate_producers_section(false);
+    let mut module = config.parse_file(module).with_context(|| module.clone())?;
     replace_relaxed_bounds(&mut module);
     let (folder, name) = match to {
         [output] => return module.emit_wasm_file(output),
@@ -28,7 +30,7 @@ fn main() -> Result<()> {
     // The package's own code names the module's file, where bundlers find it.
     bindgen.omit_default_module_path(true);
     // A module that panicked is replaced: `__wbg_reset_state`.
-    bindgen.reset_state_function(true).remove_name_section(true).remove_producers_section(true);
+    bindgen.reset_state_function(true);
     bindgen.generate(folder)
 }
 
