@@ -1,6 +1,7 @@
 /**
  * Times the package and LiteRT.js alternately in one Chromium:
- * `node bench.mjs PACKAGE MODELS WORK [--device cpu|webgpu] [--rounds N] [--seconds S] [MODEL...]`.
+ * `node bench.mjs PACKAGE MODELS WORK [--device cpu|webgpu] [--rounds N] [--seconds S] [MODEL...]`. With `--start` it times
+ * the start instead: from the import in an open page to a loaded model, in a new browser each time.
  *
  * WORK has the npm packages playwright-core and @litertjs/core; Chromium is $DELEGRAPH_BROWSER. Both run in the page's main
  * thread. A run copies the inputs and reads all outputs. Prints a table in Markdown: medians in ms, loading and first run
@@ -17,7 +18,7 @@ import { serve } from './server.mjs';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { device: { type: 'string', default: 'cpu' }, rounds: { type: 'string', default: '5' }, seconds: { type: 'string', default: '0.5' } },
+  options: { device: { type: 'string', default: 'cpu' }, rounds: { type: 'string', default: '5' }, seconds: { type: 'string', default: '0.5' }, start: { type: 'boolean' } },
 });
 const [packageFolder, modelFolder, work] = positionals.slice(0, 3).map((path) => resolve(path));
 const wanted = positionals.slice(3);
@@ -90,18 +91,23 @@ async function compareInPage({ url, device, rounds, seconds }) {
   return { ours: summary(sides.ours), theirs: summary(sides.theirs) };
 }
 
-const server = await serve({
-  package: packageFolder,
-  models: modelFolder,
-  modules: join(work, 'node_modules'),
-  tests: dirname(fileURLToPath(import.meta.url)),
-});
-const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(1));
-const cell = ({ error, median, load, first }) => (error ? `fails: ${error}` : `${ms(median)} (${ms(load)} + ${ms(first)})`);
-const ratios = [];
-console.log('| model | delegraph | LiteRT.js | ratio |\n|---|---|---|---|');
-for (const file of models(modelFolder)) {
-  if (wanted.length && !wanted.includes(nameOf(file))) continue;
+/** Runs in the page. Returns the time from the import to a loaded model, or without a URL to a loaded module. */
+async function startInPage({ url, side, device }) {
+  const begin = performance.now();
+  if (side === 'ours') {
+    const { Model } = await import(device === 'cpu' ? '/package/cpu.js' : '/package/index.js');
+    // Without a model, loading fails as soon as the module is there.
+    await (url ? Model.load(url, { device: 'cpu' }) : Model.load(new Uint8Array(0)).catch(() => {}));
+    return performance.now() - begin;
+  }
+  const litert = await import('@litertjs/core');
+  await litert.loadLiteRt('/modules/@litertjs/core/wasm/', { threads: false, jspi: true });
+  if (url) await litert.loadAndCompile(url, { accelerator: 'wasm' });
+  return performance.now() - begin;
+}
+
+/** Calls `f` with an open page of a new browser. */
+async function withPage(f) {
   const profile = mkdtempSync(join(tmpdir(), 'delegraph-web-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: process.env.DELEGRAPH_BROWSER,
@@ -111,18 +117,64 @@ for (const file of models(modelFolder)) {
   });
   const page = await context.newPage();
   await page.goto(`${server.base}/tests/bench.html`);
-  const options = { url: `/models/${nameOf(file)}.tflite`, device: values.device, rounds: Number(values.rounds), seconds: Number(values.seconds) };
-  try {
-    const { ours, theirs } = await page.evaluate(compareInPage, options);
-    const ratio = ours.median / theirs.median;
-    if (ratio) ratios.push(ratio);
-    console.log(`| ${nameOf(file)} | ${cell(ours)} | ${cell(theirs)} | ${ratio ? ratio.toFixed(2) : ''} |`);
-  } catch (error) {
-    console.log(`| ${nameOf(file)} | ${error.message.split('\n')[0]} | | |`);
-  }
+  await f(page);
   await context.close();
   rmSync(profile, { recursive: true, force: true });
 }
-const mean = Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length);
-console.log(`Geometric mean of ${ratios.length} ratios: ${mean.toFixed(2)}`);
+
+async function printStart(name) {
+  const cases = [undefined, `/models/${name}.tflite`].flatMap((url) => ['ours', 'theirs'].map((side) => ({ url, side, times: [] })));
+  for (let round = 0; round < Number(values.rounds); round++) {
+    for (const { url, side, times } of cases) {
+      await withPage(async (page) => {
+        // The browser's own start is over.
+        await new Promise((resolve) => setTimeout(resolve, 2000));
+        times.push(await page.evaluate(startInPage, { url, side, device: values.device }));
+      });
+    }
+  }
+  console.log(`From the import, median of ${values.rounds} (range), in ms:`);
+  for (const { url, side, times } of cases) {
+    const range = `${ms(Math.min(...times))} to ${ms(Math.max(...times))}`;
+    console.log(`${side === 'ours' ? 'delegraph' : 'LiteRT.js'}, ${url ? name : 'the module'}: ${ms(medianOf(times))} (${range})`);
+  }
+}
+
+const server = await serve({
+  package: packageFolder,
+  models: modelFolder,
+  modules: join(work, 'node_modules'),
+  tests: dirname(fileURLToPath(import.meta.url)),
+});
+const medianOf = (list) => list.sort((a, b) => a - b)[Math.floor(list.length / 2)];
+const ms = (value) => (value < 10 ? value.toFixed(2) : value.toFixed(1));
+const cell = ({ error, median, load, first }) => (error ? `fails: ${error}` : `${ms(median)} (${ms(load)} + ${ms(first)})`);
+
+async function printRuns() {
+  const ratios = { runs: [], 'loading and first runs': [] };
+  console.log('| model | delegraph | LiteRT.js | ratio |\n|---|---|---|---|');
+  for (const file of models(modelFolder)) {
+    if (wanted.length && !wanted.includes(nameOf(file))) continue;
+    const options = { url: `/models/${nameOf(file)}.tflite`, device: values.device, rounds: Number(values.rounds), seconds: Number(values.seconds) };
+    await withPage(async (page) => {
+      try {
+        const { ours, theirs } = await page.evaluate(compareInPage, options);
+        const ratio = ours.median / theirs.median;
+        if (ratio) {
+          ratios.runs.push(ratio);
+          ratios['loading and first runs'].push((ours.load + ours.first) / (theirs.load + theirs.first));
+        }
+        console.log(`| ${nameOf(file)} | ${cell(ours)} | ${cell(theirs)} | ${ratio ? ratio.toFixed(2) : ''} |`);
+      } catch (error) {
+        console.log(`| ${nameOf(file)} | ${error.message.split('\n')[0]} | | |`);
+      }
+    });
+  }
+  for (const [name, list] of Object.entries(ratios)) {
+    const mean = Math.exp(list.reduce((sum, ratio) => sum + Math.log(ratio), 0) / list.length);
+    console.log(`Geometric mean of ${list.length} ratios of ${name}: ${mean.toFixed(2)}, ${Math.min(...list).toFixed(2)} to ${Math.max(...list).toFixed(2)}`);
+  }
+}
+
+await (values.start ? printStart(wanted[0] ?? 'face_detection_short_range') : printRuns());
 server.close();

@@ -7,7 +7,7 @@ import { writeNpy } from './npy.js';
 /** Descriptions of .npy files and arrays, by types of tensors. */
 const TYPES = {
   float32: ['<f4', Float32Array], int8: ['|i1', Int8Array], uint8: ['|u1', Uint8Array], int32: ['<i4', Int32Array],
-  int16: ['<i2', Int16Array], int64: ['<i8', BigInt64Array],
+  int16: ['<i2', Int16Array], int64: ['<i8', BigInt64Array], bool: ['|b1', Uint8Array],
 };
 
 /** Reproducible numbers in [0, 1). */
@@ -20,17 +20,19 @@ function* random(seed) {
 }
 
 function values(type, count, seed) {
+  if (!TYPES[type]) throw new Error(`there are no random inputs of type ${type}`);
   const [, Class] = TYPES[type];
   const numbers = random(seed);
   const next = () => numbers.next().value;
   if (type === 'float32') return Class.from({ length: count }, next);
   if (type === 'uint8') return Class.from({ length: count }, () => Math.floor(next() * 256));
   if (type === 'int8') return Class.from({ length: count }, () => Math.floor(next() * 256) - 128);
+  if (type === 'bool') return Class.from({ length: count }, () => Math.floor(next() * 2));
   return Class.from({ length: count }, () => (type === 'int64' ? BigInt(Math.floor(next() * 8)) : Math.floor(next() * 8)));
 }
 
 /** Writes inputs for `file` to `folder`, and the outputs that `command` computes from them. */
-export function runNative(command, Model, file, folder) {
+export function runNative(command, Model, file, folder, errors = 'inherit') {
   return (async () => {
     if (existsSync(join(folder, 'output_0.npy'))) return;
     rmSync(folder, { recursive: true, force: true });
@@ -44,7 +46,7 @@ export function runNative(command, Model, file, folder) {
       arguments_.push('--input', `${name}=${input}`);
     });
     model.dispose();
-    execFileSync(command, ['run', file, ...arguments_, '--output-dir', folder], { stdio: ['ignore', 'ignore', 'inherit'] });
+    execFileSync(command, ['run', file, ...arguments_, '--output-dir', folder], { stdio: ['ignore', 'ignore', errors] });
   })();
 }
 

@@ -77,6 +77,24 @@ export async function mixedPartitions({ url, native }) {
   return `${report.partitions.length} partitions`;
 }
 
+/** One of many models, against the native command, which fails for those with `fails`. */
+export async function sweep({ url, inputs, native, device, fails }) {
+  let model;
+  try {
+    model = await Model.load(url, { device });
+    const outputs = await model.run(await inputsOf(model, inputs));
+    if (fails) return { difference: 'the command fails' };
+    await compareOutputs(model, outputs, native, { tolerance: TOLERANCE[device], steps: device === 'cpu' ? 0 : 1 });
+    const report = await model.report();
+    const onDevice = report.nodes.some(({ runner }) => runner === 'delegate');
+    return { onDevice, difference: report.failures.length ? JSON.stringify(report.failures) : undefined };
+  } catch (error) {
+    return fails ? { failed: true } : { difference: error.message };
+  } finally {
+    model?.dispose();
+  }
+}
+
 /** The project's cases: every type, strings, control flow. */
 export async function cases({ list, device }) {
   for (const { name, folder } of list) {
