@@ -104,6 +104,8 @@ export interface LoadOptions {
   profile?: boolean;
   /** 'gpu': outputs that the device computes stay there, as `gpuBuffer`. */
   outputs?: 'cpu' | 'gpu';
+  /** Shapes of inputs that differ from those in the file, by names or in their order. `resize` changes them later. */
+  shapes?: { readonly [name: string]: readonly number[] } | readonly (readonly number[] | undefined)[];
   /** Nodes that run on the CPU, by their indices. */
   excludedNodes?: Iterable<number>;
 }

@@ -28,7 +28,7 @@ export function modelClass(module) {
     #bound = new Set();
 
     static async load(source, options = {}) {
-      const { device = 'auto', gpuDevice, signal, excludedNodes = [], profile = false, outputs = 'cpu' } = options;
+      const { device = 'auto', gpuDevice, signal, excludedNodes = [], profile = false, outputs = 'cpu', shapes = {} } = options;
       if (!['auto', 'webgpu', 'cpu'].includes(device)) {
         throw new DelegraphError('invalid-input', `device is 'auto', 'webgpu' or 'cpu', not ${JSON.stringify(device)}`);
       }
@@ -50,8 +50,25 @@ export function modelClass(module) {
       model.#gpu = gpu;
       model.#io = gpu && new DeviceIo(gpu.device);
       model.#reason = reason;
-      model.#describe();
+      try {
+        model.#prepare(shapes);
+      } catch (error) {
+        model.dispose();
+        throw error;
+      }
       return model;
+    }
+
+    /** Prepares the model that was loaded, for other shapes than in the file where `shapes` has them. */
+    #prepare(shapes) {
+      const given = [...(Array.isArray(shapes) ? shapes.entries() : Object.entries(shapes))];
+      if (given.length > 0) this.#describe();
+      for (const [input, shape] of given) {
+        const index = this.#indexOf(input);
+        if (shape) this.#call((native) => native.resize(index, Uint32Array.from(shape)));
+      }
+      this.#call((native) => native.prepare());
+      this.#describe();
     }
 
     get inputs() {

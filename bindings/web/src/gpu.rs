@@ -101,10 +101,10 @@ impl Gpu {
     }
 
     /// Loads a model whose nodes run on the device where it supports them. Nodes in `excluded` run on the CPU. With `keep`,
-    /// outputs stay on the device.
+    /// outputs stay on the device. [`NativeModel::prepare`] prepares it, after inputs may have been resized.
     ///
     /// # Errors
-    /// The errors of loading and preparing.
+    /// The errors of loading.
     pub fn load(
         &self,
         bytes: Vec<u8>,
@@ -116,7 +116,8 @@ impl Gpu {
         let limits = PartitionOptions::default().with_excluded_nodes(nodes);
         let build = || {
             let builder = Interpreter::builder(Model::from_bytes(ModelBytes::new(bytes))?)
-                .delegate_with(self.delegate.clone(), limits);
+                .delegate_with(self.delegate.clone(), limits)
+                .prepare_later();
             if keep { builder.keep_outputs().build() } else { builder.build() }
         };
         let mut model =

@@ -38,15 +38,16 @@ pub struct NativeModel {
 
 #[wasm_bindgen]
 impl NativeModel {
-    /// Loads a model for the CPU.
+    /// Loads a model for the CPU. [`NativeModel::prepare`] prepares it, after inputs may have been resized.
     ///
     /// # Errors
-    /// The errors of loading and preparing.
+    /// The errors of loading.
     #[wasm_bindgen(constructor)]
     pub fn new(bytes: Vec<u8>, profile: bool) -> Result<NativeModel, JsValue> {
         #[cfg(feature = "testing")]
         assert!(bytes != b"panic", "a panic that a test asked for");
-        let build = || Interpreter::builder(Model::from_bytes(ModelBytes::new(bytes))?).build();
+        let build =
+            || Interpreter::builder(Model::from_bytes(ModelBytes::new(bytes))?).prepare_later().build();
         build().map(|interpreter| Self::of(interpreter, profile)).map_err(|e| thrown(&e))
     }
 
@@ -82,7 +83,7 @@ impl NativeModel {
         self.idle_mut()?.resize_input(i, &shape).map_err(|e| thrown(&e))
     }
 
-    /// Completes the preparation after a resize or a selection.
+    /// Completes the preparation after loading, a resize or a selection.
     ///
     /// # Errors
     /// The errors of the interpreter; during a run.

@@ -17,6 +17,10 @@ async function array(url) {
   return { ...file, values: file.type === '<f2' ? Float32Array.from(file.data, fromFloat16) : file.data };
 }
 
+function arrays(folder, count) {
+  return Promise.all(Array.from({ length: count }, (_, i) => array(`${folder}/input_${i}.npy`)));
+}
+
 async function inputsOf(model, folder) {
   const inputs = {};
   for (const [i, { name }] of model.inputs.entries()) inputs[name] = (await array(`${folder}/input_${i}.npy`)).data;
@@ -78,11 +82,12 @@ export async function mixedPartitions({ url, native }) {
 }
 
 /** One of many models, against the native command, which fails for those with `fails`. */
-export async function sweep({ url, inputs, native, device, fails }) {
+export async function sweep({ url, inputs, count, native, device, fails }) {
   let model;
   try {
-    model = await Model.load(url, { device });
-    const outputs = await model.run(await inputsOf(model, inputs));
+    const given = await arrays(inputs, count);
+    model = await Model.load(url, { device, shapes: given.map(({ shape }) => shape) });
+    const outputs = await model.run(given.map(({ data }) => data));
     if (fails) return { difference: 'the command fails' };
     await compareOutputs(model, outputs, native, { tolerance: TOLERANCE[device], steps: device === 'cpu' ? 0 : 1 });
     const report = await model.report();
@@ -356,5 +361,12 @@ export async function resize({ url }) {
   const got = await (await model.run({ [name]: two }))[output].data();
   compare(got.subarray(expected.length), expected, { tolerance: 1e-6 });
   check((await model.profile()).every(({ milliseconds }) => milliseconds >= 0), 'times');
+  for (const shapes of [{ [name]: [2, ...shape.slice(1)] }, [[2, ...shape.slice(1)]]]) {
+    const loaded = await Model.load(url, { device: 'cpu', shapes });
+    check(loaded.outputs[0].shape[0] === 2, JSON.stringify(loaded.outputs));
+    compare(await (await loaded.run(two))[output].data(), got);
+  }
+  const error = await rejection(() => Model.load(url, { shapes: { nothing: [1] } }));
+  check(error.code === 'invalid-input' && error.message.includes('"nothing"'), error.message);
   return `[${model.inputs[0].shape}]`;
 }

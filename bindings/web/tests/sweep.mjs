@@ -26,6 +26,8 @@ const { chromium } = require('playwright-core');
 const { Model } = await import(pathToFileURL(join(packageFolder, 'node.js')));
 const here = dirname(fileURLToPath(import.meta.url));
 const PER_PAGE = 50;
+/** Native results, kept for the next run. */
+const kept = join(work, 'sweep', folder.replaceAll('/', '_'));
 
 const FLAGS = [
   '--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
@@ -37,13 +39,13 @@ async function prepare(file) {
   const place = dirname(file);
   const isCase = basename(file) === 'model.tflite';
   const name = relative(folder, isCase ? place : file);
-  const native = join(work, 'sweep', name);
-  const inputs = isCase ? readdirSync(place).filter((entry) => /^input_\d+\.npy$/.test(entry)).length : undefined;
+  const native = join(kept, name);
+  const countIn = (path) => readdirSync(path).filter((entry) => /^input_\d+\.npy$/.test(entry)).length;
   if (!existsSync(join(native, 'failure')) && !existsSync(join(native, 'output_0.npy'))) {
     try {
       if (isCase) {
         mkdirSync(native, { recursive: true });
-        const given = Array.from({ length: inputs }, (_, i) => ['--input', join(place, `input_${i}.npy`)]).flat();
+        const given = Array.from({ length: countIn(place) }, (_, i) => ['--input', join(place, `input_${i}.npy`)]).flat();
         execFileSync(command, ['run', file, ...given, '--output-dir', native], { stdio: ['ignore', 'ignore', 'pipe'] });
       } else {
         await runNative(command, Model, file, native, 'pipe');
@@ -54,7 +56,8 @@ async function prepare(file) {
     }
   }
   const at = (path) => (path.startsWith(native) ? `/native/${name}` : `/models/${relative(folder, path)}`);
-  return { name, url: at(file), inputs: isCase ? at(place) : at(native), native: at(native), fails: existsSync(join(native, 'failure')) };
+  const inputs = isCase ? place : native;
+  return { name, url: at(file), inputs: at(inputs), count: countIn(inputs), native: at(native), fails: existsSync(join(native, 'failure')) };
 }
 
 /** Runs `list` in a new browser; returns a result for each case. A page that ends gives errors for its remaining cases. */
@@ -87,7 +90,7 @@ const files = readdirSync(folder, { recursive: true })
   .sort()
   .filter((_, i) => i % Number(values.every) === 0)
   .map((path) => join(folder, path));
-const server = await serve({ package: packageFolder, source: join(here, '../js'), tests: here, models: folder, native: join(work, 'sweep') });
+const server = await serve({ package: packageFolder, source: join(here, '../js'), tests: here, models: folder, native: kept });
 const counts = { equal: 0, 'fail in both': 0, differ: 0, 'with nodes on the device': 0 };
 for (let at = 0; at < files.length; at += PER_PAGE) {
   const list = [];

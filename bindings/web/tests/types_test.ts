@@ -7,6 +7,7 @@ export async function use(bitmap: ImageBitmap, frame: VideoFrame, signal: AbortS
     device: 'auto',
     signal,
     onProgress: ({ loaded, total }) => console.log(loaded / (total ?? loaded)),
+    shapes: { x: [1, 224, 224, 3] },
   });
   await model.resize('x', [1, 224, 224, 3]);
   const outputs: { [name: string]: Output } = await model.run({ x: bitmap }, { signal, signature: 'serving_default' });
