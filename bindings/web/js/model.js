@@ -2,6 +2,7 @@ import { DeviceIo } from './device_io.js';
 import { Devices } from './devices.js';
 import { DelegraphError, throwIfAborted } from './errors.js';
 import { readModel } from './fetch.js';
+import { collectGarbage } from './garbage.js';
 import { Output, disposeSymbol } from './output.js';
 import { asPicture, isTexture, toArray } from './pictures.js';
 import { fromBytes, toBytes, toStrings } from './tensors.js';
@@ -40,23 +41,33 @@ export function modelClass(module) {
       throwIfAborted(signal);
       const { gpu, reason } = await chooseDevice(devices, device, gpuDevice, options);
       throwIfAborted(signal);
-      const model = new Model();
-      model.#generation = module.generation;
-      model.#native = module.call(module.generation, ({ NativeModel }) =>
-        gpu
-          ? gpu.native.load(bytes, profile, outputs === 'gpu', Uint32Array.from(excludedNodes))
-          : new NativeModel(bytes, profile),
-      );
-      model.#gpu = gpu;
-      model.#io = gpu && new DeviceIo(gpu.device);
-      model.#reason = reason;
+      const create = () => {
+        const model = new Model();
+        model.#generation = module.generation;
+        model.#native = module.call(module.generation, ({ NativeModel }) =>
+          gpu
+            ? gpu.native.load(bytes, profile, outputs === 'gpu', Uint32Array.from(excludedNodes))
+            : new NativeModel(bytes, profile),
+        );
+        model.#gpu = gpu;
+        model.#io = gpu && new DeviceIo(gpu.device);
+        model.#reason = reason;
+        try {
+          model.#prepare(shapes);
+        } catch (error) {
+          model.dispose();
+          throw error;
+        }
+        return model;
+      };
       try {
-        model.#prepare(shapes);
+        return create();
       } catch (error) {
-        model.dispose();
-        throw error;
+        if (error.code !== 'out-of-memory') throw error;
+        // The memory may belong to models that the page no longer has.
+        await collectGarbage();
+        return create();
       }
-      return model;
     }
 
     /** Prepares the model that was loaded, for other shapes than in the file where `shapes` has them. */

@@ -129,6 +129,7 @@ async function main() {
     await test('buffers', () => call('buffers', small));
     await test('wrong calls', () => call('wrongCalls', at(digits)));
     await test('resize', () => call('resize', at(digits)));
+    await test('forgotten models', () => call('forgottenModels', at(digits)));
     await test('hostile models', () => call('hostileModels', { ...at(digits), files: damaged }));
     await test('panic', () => call('panic', at(digits)));
   });

@@ -159,6 +159,18 @@ export async function audioWorklet({ url, native }) {
   return `${name}: largest difference ${compare(data, expected, { tolerance: TOLERANCE.cpu, name })}`;
 }
 
+/** Models that a page gives up without `dispose`: three times the memory that a module can have. */
+export async function forgottenModels({ url }) {
+  const bytes = await (await fetch(url)).arrayBuffer();
+  let total = 0;
+  for (let i = 0; i < 30; i++) {
+    const model = await Model.load(bytes, { device: 'cpu', shapes: [[2 ** 15, 8, 8, 1]] });
+    total += (await model.report()).memoryBytes;
+  }
+  check(total > 2 * 2 ** 32, `${total} bytes`);
+  return `${(total / 2 ** 30).toFixed(1)} GiB`;
+}
+
 /** A page without WebGPU. */
 export async function withoutWebGpu({ url, native }) {
   check(navigator.gpu === undefined, 'this page has WebGPU');
