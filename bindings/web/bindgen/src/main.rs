@@ -17,7 +17,8 @@ fn main() -> Result<()> {
         bail!("usage: delegraph-web-bindgen MODULE.wasm FOLDER NAME")
     };
     let mut config = ModuleConfig::new();
-    config.generate_name_section(false).generate_producers_section(false);
+    // Tests name functions in stacks.
+    config.generate_name_section(to.len() == 1).generate_producers_section(false);
     let mut module = config.parse_file(module).with_context(|| module.clone())?;
     replace_relaxed_bounds(&mut module);
     let (folder, name) = match to {
