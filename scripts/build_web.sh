@@ -21,7 +21,7 @@ flags=$(sh scripts/sysroot.sh $target)
 bindgen=target/debug/delegraph-web-bindgen
 [ "$profile" != web ] || bindgen="$CARGO run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen --"
 
-# Bundles the package's JavaScript. A page loads one file, as each level of imports takes a round trip to the server.
+# The bundler of the JavaScript. A page loads one file, as each level of imports takes a round trip to the server.
 bundler=$folder/work/node_modules/.bin/esbuild
 if [ ! -e "$bundler" ]; then
     mkdir -p "$folder/work"
@@ -47,8 +47,8 @@ build_module() {
 # Moves a module to the package; its JavaScript stays with the sources.
 ship() { mv "$source/wasm/$1_bg.wasm" "$package/wasm/$2_bg.wasm"; }
 
-# Bundles entries of the package, with further options.
-bundle() {
+# Makes one file of each entry of the package, with further options of esbuild.
+pack_entries() {
     "$bundler" "$@" --bundle --format=esm --target=es2022 --minify '--external:node:*' --log-level=warning \
         --outdir="$package"
 }
@@ -65,8 +65,8 @@ ship delegraph_cpu delegraph_cpu_relaxed
 cmp "$folder/delegraph_cpu.js" "$source/wasm/delegraph_cpu.js"
 rm "$folder/delegraph_cpu.js"
 
-bundle "$source/index.js" "$source/cpu.js" "$source/node.js" "$source/worker.js"
-bundle "$source/worker_host.js" --external:./index.js
+pack_entries "$source/index.js" "$source/cpu.js" "$source/node.js" "$source/worker.js"
+pack_entries "$source/worker_host.js" --external:./index.js
 for module in "$package/wasm/"*.wasm; do
     report "$(basename "$module"): $(wc -c <"$module") bytes, $(gzip -9 -c "$module" | wc -c) with gzip"
 done

@@ -82,7 +82,7 @@ NAMES = [
     (r"\bscratch\s*\.\s*(?:ask|point)\s*\(", "request, bind"),
     (r"\b(?:[Tt]wins?|twin_\w+|\w+_twins?)\b", "variant"),
     (r"\b[Cc]rew\b", "thread_share"),
-    (r"\b[Bb]undle\b", "chunk"),
+    (r"(?<!--)\b[Bb]undle\b", "chunk"),
     (r"\b[Ss]eldom\b", "rare_ops"),
     (r"\b(?:Later|Ahead)\b", "BackgroundCompiler, Warmup"),
     (r"\b(?:\w+_)?(?:nobody|somebody|everybody|anybody|whoever|anew|so_many|foreseen|today|goes_on|comes_to|the_field|"
