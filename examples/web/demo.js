@@ -6,6 +6,8 @@ import { faces, segment, square } from './tasks.js';
 const tasks = { segment, faces };
 const get = (id) => document.getElementById(id);
 const status = (text) => (get('status').textContent = text);
+/** The state of a run; not that of each picture of the camera, which a screen reader would read out. */
+const runStatus = (text) => stream || status(text);
 
 /** The longest side of a picture that is drawn. */
 const LONGEST = 960;
@@ -60,7 +62,8 @@ async function runOn(device) {
     });
     return { report, steps: await entry.model.profile() };
   } catch (error) {
-    models.delete(`${task} ${device}`);
+    // A browser without a device will not get one.
+    if (error.code !== 'webgpu-unavailable') models.delete(`${task} ${device}`);
     canvas.setAttribute('aria-label', 'No result');
     showTimes(card, { 'No result': error.message });
     return undefined;
@@ -69,7 +72,7 @@ async function runOn(device) {
 
 async function runBoth() {
   if (!picture) return;
-  status('Running…');
+  runStatus('Running…');
   // One after the other: the times do not disturb each other.
   const onDevice = await runOn('webgpu');
   const onCpu = await runOn('cpu');
@@ -78,7 +81,7 @@ async function runBoth() {
     get('graph').replaceChildren(graph(shown.report));
     get('report').replaceChildren(nodeTable(shown.report, shown.steps));
   }
-  status(shown ? 'Done.' : 'No device computed a result.');
+  runStatus(shown ? 'Done.' : 'No device computed a result.');
 }
 
 /** Runs do not overlap. */
@@ -122,6 +125,7 @@ async function toggleCamera() {
   }
   button.setAttribute('aria-pressed', String(Boolean(stream)));
   button.textContent = stream ? 'Stop camera' : 'Start camera';
+  status(stream ? 'The camera is on.' : 'The camera is off.');
   if (!stream) return;
   const video = document.createElement('video');
   video.muted = true;

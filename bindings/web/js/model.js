@@ -66,6 +66,7 @@ export function modelClass(module) {
         if (error.code !== 'out-of-memory') throw error;
         // The memory may belong to models that the page no longer has.
         await collectGarbage();
+        throwIfAborted(signal);
         return create();
       }
     }
@@ -158,7 +159,7 @@ export function modelClass(module) {
       this.#disposed = true;
       const free = () => {
         this.#io?.dispose();
-        if (module.generation === this.#generation) this.#native.free();
+        if (module.works(this.#generation)) this.#native.free();
       };
       this.#queue = this.#queue.then(free, free);
     }

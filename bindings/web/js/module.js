@@ -46,9 +46,14 @@ export class WasmModule {
     }
   }
 
+  /** Returns whether the instance `generation` has not ended. */
+  works(generation) {
+    return this.#failure === undefined && generation === this.generation;
+  }
+
   /** Calls `f`, whose objects belong to the instance `generation`; converts its exceptions to a DelegraphError. */
   call(generation, f) {
-    if (this.#failure !== undefined || generation !== this.generation) {
+    if (!this.works(generation)) {
       throw new DelegraphError('panic', `the module ended, load the model again: ${this.#failure ?? 'a panic'}`);
     }
     try {

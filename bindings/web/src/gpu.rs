@@ -46,7 +46,13 @@ impl GpuOpening {
         let future = async move {
             let unavailable = |text: String| object("webgpu-unavailable", &text);
             let adapter = instance.request_adapter(&options).await;
-            let adapter = adapter.map_err(|e| unavailable(format!("the browser has no adapter: {e}")))?;
+            let adapter = adapter.map_err(|e| match e {
+                // The details are about backends that a browser does not have.
+                wgpu::RequestAdapterError::NotFound { .. } => {
+                    unavailable("the browser has no WebGPU adapter".into())
+                }
+                e => unavailable(format!("the browser opens no WebGPU adapter: {e}")),
+            })?;
             let options =
                 WgpuOptions::default().with_pipeline_cache(PipelineCache::Off).with_trusted_shaders(true);
             WgpuDelegate::on_adapter(&adapter, options).await.map_err(|e| unavailable(Error::from(e).chain()))

@@ -7,12 +7,10 @@
  * thread. A run copies the inputs and reads all outputs. Prints a table in Markdown: medians in ms, loading and first run
  * in brackets, and the ratio of the medians.
  */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { withPage } from './browser.mjs';
 import { models, nameOf } from './native.mjs';
 import { serve } from './server.mjs';
 
@@ -22,13 +20,6 @@ const { values, positionals } = parseArgs({
 });
 const [packageFolder, modelFolder, work] = positionals.slice(0, 3).map((path) => resolve(path));
 const wanted = positionals.slice(3);
-const require = createRequire(join(work, 'package.json'));
-const { chromium } = require('playwright-core');
-
-const FLAGS = [
-  '--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
-  '--disable-sync', '--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader',
-];
 
 /** Runs in the page. Returns medians, loading and first times, or the error, of both. */
 async function compareInPage({ url, device, rounds, seconds }) {
@@ -106,27 +97,12 @@ async function startInPage({ url, side, device }) {
   return performance.now() - begin;
 }
 
-/** Calls `f` with an open page of a new browser. */
-async function withPage(f) {
-  const profile = mkdtempSync(join(tmpdir(), 'delegraph-web-'));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: process.env.DELEGRAPH_BROWSER,
-    headless: true,
-    args: FLAGS,
-    ignoreDefaultArgs: ['--disable-gpu'],
-  });
-  const page = await context.newPage();
-  await page.goto(`${server.base}/tests/bench.html`);
-  await f(page);
-  await context.close();
-  rmSync(profile, { recursive: true, force: true });
-}
-
 async function printStart(name) {
   const cases = [undefined, `/models/${name}.tflite`].flatMap((url) => ['ours', 'theirs'].map((side) => ({ url, side, times: [] })));
   for (let round = 0; round < Number(values.rounds); round++) {
     for (const { url, side, times } of cases) {
-      await withPage(async (page) => {
+      await withPage(work, async (page) => {
+        await page.goto(`${server.base}/tests/bench.html`);
         // The browser's own start is over.
         await new Promise((resolve) => setTimeout(resolve, 2000));
         times.push(await page.evaluate(startInPage, { url, side, device: values.device }));
@@ -156,7 +132,8 @@ async function printRuns() {
   for (const file of models(modelFolder)) {
     if (wanted.length && !wanted.includes(nameOf(file))) continue;
     const options = { url: `/models/${nameOf(file)}.tflite`, device: values.device, rounds: Number(values.rounds), seconds: Number(values.seconds) };
-    await withPage(async (page) => {
+    await withPage(work, async (page) => {
+      await page.goto(`${server.base}/tests/bench.html`);
       try {
         const { ours, theirs } = await page.evaluate(compareInPage, options);
         const ratio = ours.median / theirs.median;

@@ -6,11 +6,9 @@
  * typescript above WORK, and Chromium at $DELEGRAPH_BROWSER.
  */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { withPage } from './browser.mjs';
 import { models, nameOf, runNative, writeCase } from './native.mjs';
 import { nodeTests } from './node_tests.mjs';
 import { serve } from './server.mjs';
@@ -19,13 +17,7 @@ import { siteTests } from './site_tests.mjs';
 const [packageFolder, command, modelFolder, work, filter = ''] = process.argv.slice(2).map((path, i) => (i < 4 ? resolve(path) : path));
 const here = dirname(fileURLToPath(import.meta.url));
 const root = resolve(here, '../../..');
-const require = createRequire(join(work, 'package.json'));
 const { Model } = await import(pathToFileURL(join(packageFolder, 'node.js')));
-
-const FLAGS = [
-  '--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
-  '--disable-sync', '--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader',
-];
 
 /** Cases of the conformance suite with every type in inputs and outputs, and with control flow. */
 const TYPES = ['float32', 'float64', 'float16', 'bfloat16', 'int64', 'int32', 'int16', 'int8', 'uint32', 'uint16', 'uint8', 'bool', 'complex64'];
@@ -52,36 +44,26 @@ async function test(name, f) {
 }
 
 /** A page of a new browser. Console messages of level error, and uncaught errors, are failures. */
-async function withPage(base, { flags = FLAGS, init } = {}, f) {
-  const { chromium } = require('playwright-core');
-  const profile = mkdtempSync(join(tmpdir(), 'delegraph-web-'));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: process.env.DELEGRAPH_BROWSER,
-    headless: true,
-    args: flags,
-    ignoreDefaultArgs: ['--disable-gpu'],
-  });
+async function withTestPage(base, options, f) {
   const errors = [];
-  try {
-    const page = await context.newPage();
-    page.setDefaultTimeout(300_000);
-    page.on('console', (message) => {
-      const expected = message.text().includes('404') && message.location().url.endsWith('/nothing.tflite');
-      if (message.type() === 'error' && !expected) errors.push(message.text());
-    });
-    page.on('pageerror', (error) => errors.push(error.message));
-    if (init) await page.addInitScript(init);
-    await page.goto(`${base}/tests/page.html`);
-    const call = (name, argument) =>
-      page.evaluate(async ([name, argument]) => (await import('/tests/page_tests.js'))[name](argument), [name, argument]);
-    await f(call, page, context);
-    await test('no console errors', () => {
-      if (errors.length) throw new Error(errors.join('; '));
-    });
-  } finally {
-    await context.close();
-    rmSync(profile, { recursive: true, force: true });
-  }
+  await withPage(
+    work,
+    async (page, context) => {
+      page.on('console', (message) => {
+        const expected = message.text().includes('404') && message.location().url.endsWith('/nothing.tflite');
+        if (message.type() === 'error' && !expected) errors.push(message.text());
+      });
+      page.on('pageerror', (error) => errors.push(error.message));
+      await page.goto(`${base}/tests/page.html`);
+      const call = (name, argument) =>
+        page.evaluate(async ([name, argument]) => (await import('/tests/page_tests.js'))[name](argument), [name, argument]);
+      await f(call, page, context);
+    },
+    options,
+  );
+  await test('no console errors', () => {
+    if (errors.length) throw new Error(errors.join('; '));
+  });
 }
 
 async function main() {
@@ -107,7 +89,7 @@ async function main() {
   await test('types', () => {
     execFileSync(join(work, 'node_modules/.bin/tsc'), ['--project', join(here, 'tsconfig.json')], { stdio: 'inherit' });
   });
-  await withPage(server.base, {}, async (call, page) => {
+  await withTestPage(server.base, {}, async (call, page) => {
     for (const file of files) {
       const entry = '/package/cpu.js';
       await test(`${nameOf(file)} on the package without WebGPU`, () => call('realModel', { ...at(file), device: 'cpu', entry }));
@@ -135,12 +117,12 @@ async function main() {
   });
   if (models(join(site, 'models')).length === 2) {
     const model = files.find((file) => nameOf(file) === 'okay_nabu') ?? digits;
-    await withPage(server.base, {}, (_, page, context) => siteTests(test, { page, context, base: server.base, work, model }));
+    await withTestPage(server.base, {}, (_, page, context) => siteTests(test, { page, context, base: server.base, work, model }));
   } else {
     console.log('the pages of examples/web: left out: their models are not in the cache');
   }
   const without = "Object.defineProperty(Navigator.prototype, 'gpu', { value: undefined });";
-  await withPage(server.base, { init: without }, async (call) => {
+  await withTestPage(server.base, { init: without }, async (call) => {
     await test('without WebGPU', () => call('withoutWebGpu', small));
     await test('worker without a page with WebGPU', () => call('worker', { ...at(digits), device: 'cpu' }));
   });

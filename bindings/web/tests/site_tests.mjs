@@ -43,6 +43,17 @@ export async function siteTests(test, { page, context, base, work, model }) {
     await screenshots(page, folder, 'demo');
     return `${people[0]}; ${faces[0]}`;
   });
+  await test('demo page with a camera', async () => {
+    const status = (text) => page.waitForFunction((text) => document.getElementById('status').textContent === text, text);
+    await page.click('#camera');
+    await status('The camera is on.');
+    await page.waitForFunction(() => [...document.querySelectorAll('canvas')].every((c) => c.width === 640 && c.height === 480));
+    await page.click('#camera');
+    await status('The camera is off.');
+    const results = await page.evaluate(() => [...document.querySelectorAll('canvas')].map((c) => c.getAttribute('aria-label')));
+    check(results.every((text) => /face/i.test(text)), results.join('; '));
+    return results[0];
+  });
   await test('demo page without a network', async () => {
     await page.evaluate(async () => (await navigator.serviceWorker.ready).active);
     await page.waitForFunction(async () => (await caches.match('models/astronaut.png')) && (await caches.match('inspect.html')));

@@ -7,12 +7,11 @@
  * has the npm package playwright-core; Chromium is $DELEGRAPH_BROWSER.
  */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
+import { withPage } from './browser.mjs';
 import { runNative } from './native.mjs';
 import { serve } from './server.mjs';
 
@@ -21,18 +20,11 @@ const { values, positionals } = parseArgs({
   options: { device: { type: 'string', default: 'cpu' }, every: { type: 'string', default: '1' }, filter: { type: 'string', default: '' } },
 });
 const [packageFolder, command, folder, work] = positionals.map((path) => resolve(path));
-const require = createRequire(join(work, 'package.json'));
-const { chromium } = require('playwright-core');
 const { Model } = await import(pathToFileURL(join(packageFolder, 'node.js')));
 const here = dirname(fileURLToPath(import.meta.url));
 const PER_PAGE = 50;
 /** Native results, kept for the next run. */
 const kept = join(work, 'sweep', folder.replaceAll('/', '_'));
-
-const FLAGS = [
-  '--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update',
-  '--disable-sync', '--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader',
-];
 
 /** Computes the native results of a case, and returns its description for the page. */
 async function prepare(file) {
@@ -61,28 +53,16 @@ async function prepare(file) {
 }
 
 /** Runs `list` in a new browser; returns a result for each case. A page that ends gives errors for its remaining cases. */
-async function runInBrowser(base, list, device) {
-  const profile = mkdtempSync(join(tmpdir(), 'delegraph-web-'));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: process.env.DELEGRAPH_BROWSER,
-    headless: true,
-    args: FLAGS,
-    ignoreDefaultArgs: ['--disable-gpu'],
-  });
-  const results = [];
-  try {
-    const page = await context.newPage();
-    page.setDefaultTimeout(300_000);
+function runInBrowser(base, list, device) {
+  return withPage(work, async (page) => {
     await page.goto(`${base}/tests/page.html`);
+    const results = [];
     for (const item of list) {
       const run = page.evaluate(async (item) => (await import('/tests/page_tests.js')).sweep(item), { ...item, device });
       results.push(await run.catch((error) => ({ difference: `the page ended: ${error.message.split('\n')[0]}` })));
     }
-  } finally {
-    await context.close();
-    rmSync(profile, { recursive: true, force: true });
-  }
-  return results;
+    return results;
+  });
 }
 
 const files = readdirSync(folder, { recursive: true })
