@@ -22,11 +22,9 @@ bindgen=target/debug/delegraph-web-bindgen
 [ "$profile" != web ] || bindgen="$CARGO run ${CARGO_FLAGS:-} --quiet -p delegraph-web-bindgen --"
 
 # The bundler of the JavaScript. A page loads one file, as each level of imports takes a round trip to the server.
-bundler=$folder/work/node_modules/.bin/esbuild
-if [ ! -e "$bundler" ]; then
-    mkdir -p "$folder/work"
-    npm install --silent --no-audit --no-fund --prefix "$folder/work" esbuild@0.28.2
-fi
+packages=$folder/work
+bundler=$packages/node_modules/.bin/esbuild
+sh scripts/web_packages.sh "$packages" esbuild
 
 package=$folder/package
 source=$folder/source

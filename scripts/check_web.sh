@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 CARGO=${CARGO:-cargo}
 folder=target/web-check
 models=${DELEGRAPH_CACHE:-$HOME/.cache/delegraph}/models
-PACKAGES="playwright-core@1.65.1 typescript@7.0.2 esbuild@0.28.2"
+PACKAGES="playwright-core typescript esbuild"
 
 report() { echo "web: $*"; }
 leave_out() { report "left out: $*"; exit 0; }
@@ -29,12 +29,9 @@ fi
 [ -n "${DELEGRAPH_BROWSER:-}" ] || leave_out "Chromium is not installed and cannot be (the reason is in $log)"
 export DELEGRAPH_BROWSER
 
-[ -e "$folder/work/package.json" ] || echo '{"private": true}' >"$folder/work/package.json"
 # shellcheck disable=SC2086 # A list of packages.
-if ! (cd "$folder/work" && npm install --silent --no-audit --no-fund $PACKAGES) >"$log" 2>&1 &&
-    { [ ! -d "$folder/work/node_modules/playwright-core" ] || [ ! -e "$folder/work/node_modules/.bin/esbuild" ]; }; then
+sh scripts/web_packages.sh "$folder/work" $PACKAGES >"$log" 2>&1 ||
     leave_out "the npm packages $PACKAGES cannot be installed (the reason is in $log)"
-fi
 sh scripts/sysroot.sh wasm32-unknown-unknown >"$log" 2>&1 ||
     leave_out "there is no standard library for wasm32-unknown-unknown (the reason is in $log)"
 
