@@ -38,6 +38,15 @@ impl ByteQuant {
         }
     }
 
+    /// Returns the minimum and the maximum of the sum of `start` and products of activations with these weights.
+    pub(crate) fn sums(&self, start: i64, weights: impl Iterator<Item = i32>) -> [i64; 2] {
+        let bytes = if self.signed { [-128, 127] } else { [0, 255] };
+        weights.fold([start; 2], |[least, greatest], w| {
+            let products = bytes.map(|a| i64::from(w) * (a - i64::from(self.zero_point)));
+            [least + products[0].min(products[1]), greatest + products[0].max(products[1])]
+        })
+    }
+
     /// Returns whether the top bit of each byte must be flipped to convert it to a domain.
     #[inline]
     pub(crate) fn flip(&self, unsigned: bool) -> bool {
@@ -172,6 +181,9 @@ fn frexp(x: f64) -> (f64, i32) {
     (fraction, if scaled == x { exponent } else { exponent - 54 })
 }
 
+/// The minimum and the maximum of sums of which nothing is known.
+pub(crate) const ANY_SUM: [i64; 2] = [i32::MIN as i64, i32::MAX as i64];
+
 /// Requantization of sums, per column of a product.
 pub(crate) struct Requant {
     /// One record per vector of columns: see [`RequantPart`].
@@ -184,7 +196,6 @@ pub(crate) struct Requant {
     zero_point: i32,
     low: i32,
     high: i32,
-    bytes: [u32; 3],
 }
 
 /// The kind of record that an instruction set has for vectors with usual factors.
@@ -216,12 +227,12 @@ pub(crate) struct RequantPart {
     /// most 30, otherwise zeros: the left shift as a factor, 2^(30 - right shift), and half a unit of that shift times that.
     /// Multiplying by the second one and shifting by 30 is a shift by a different number of bits per column.
     ///
-    /// A record of products supports vectors whose shifts are all to the right by 0 to 18, for outputs that are bytes. Sums are
-    /// multiplied by 2^(20 - shift), so that all columns have the same shift by 51 bits. Its part beyond 32 bits is the
-    /// lower half of a product, which is never computed: both roundings add multiples of 2^32. The record has each column's
-    /// multiplier; the minimum and the maximum of sums, whose outputs are outside of the bounds and whose products do not
-    /// overflow; that power of two; half a unit of the first rounding; the unit of the first rounding, negative, if ties of a
-    /// shift round away from zero; and half a unit of the shift, with the zero point above the lowest byte, 0 or -128.
+    /// A record of products supports vectors whose shifts are all to the right by 0 to 20, for outputs that are bytes. Sums are
+    /// clamped to those whose outputs are the bounds, and multiplied by 2^(22 - shift), so that all columns have the same shift by
+    /// 53 bits. Both roundings are one addition, of a multiple of 2^32: the lower half of the product is never computed. The
+    /// record has each column's multiplier; the minimum and the maximum of sums; that power of two; the addend, with the zero
+    /// point; and the unit of the first rounding, negative, if ties round away from zero: negative sums get it added. Columns with
+    /// other shifts may have values, too, that give the same outputs: see `two_outputs`.
     ///
     /// A wide record supports vectors whose ties all round up and whose shifts are all to the right by 1 to 22, for
     /// instruction sets that use such records. It combines the two roundings and the zero point into one 64-bit
@@ -246,17 +257,6 @@ pub(crate) struct RequantPart {
     pub(crate) zero_point: i32,
     pub(crate) low: i32,
     pub(crate) high: i32,
-    /// Four times each: the minimum and the maximum above the lowest byte, and that byte.
-    #[cfg_attr(
-        not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
-        allow(dead_code, reason = "only SSE4.1 and WebAssembly use records of products")
-    )]
-    pub(crate) bytes: [u32; 3],
-}
-
-/// The lowest byte of a type that has bytes as low as `low`.
-pub(crate) const fn lowest_byte(low: i32) -> i32 {
-    if low < 0 { i8::MIN as i32 } else { 0 }
 }
 
 /// Scaling of the sums of rows to floats, beginning at the first column and row: `clamp((sum - zero_point · total) · (row_scale ·
@@ -276,12 +276,14 @@ pub(crate) struct FloatPart {
 
 /// Values per column of a record of products.
 pub(crate) const PRODUCT_FIELDS: usize = 7;
+/// The bits that a factor of at most 256 leaves to sums.
+const PRODUCT_BITS: u32 = 22;
 /// The shift of upper halves of products.
 #[cfg_attr(
     not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
     allow(dead_code, reason = "only SSE4.1 and WebAssembly lack shifts per 32 bits")
 )]
-pub(crate) const PRODUCT_SHIFT: u32 = 19;
+pub(crate) const PRODUCT_SHIFT: u32 = PRODUCT_BITS - 1;
 
 /// Returns the size of a record, in vectors of 32-bit values.
 #[inline]
@@ -311,15 +313,16 @@ pub struct OutputQuant<'a> {
 
 impl Requant {
     /// For `groups` of `columns` columns, each padded to `padded`, a multiple of `lanes`. `kind` is the kind of the
-    /// instruction set.
+    /// instruction set, and `sums` returns the minimum and the maximum of the sums of a channel.
     pub(crate) fn new(
         out: &OutputQuant<'_>,
         (groups, columns, padded): (usize, usize, usize),
         (lanes, kind): (usize, Records),
+        sums: impl Fn(usize) -> [i64; 2],
     ) -> Result<Self> {
         let channel = move |i: usize| (i % padded < columns).then(|| i / padded * columns + i % padded);
         let count = product("multipliers", &[groups, padded])?;
-        Self::ordered(out, (groups * columns, count), (lanes, kind), channel)
+        Self::ordered(out, (groups * columns, count), (lanes, kind), channel, sums)
     }
 
     /// For channels in another order: column `i` of `count`, a multiple of `lanes`, is channel `channel(i)`, or
@@ -329,6 +332,7 @@ impl Requant {
         (channels, count): (usize, usize),
         (lanes, kind): (usize, Records),
         channel: impl Fn(usize) -> Option<usize>,
+        sums: impl Fn(usize) -> [i64; 2],
     ) -> Result<Self> {
         if out.multipliers.len() != 1 && out.multipliers.len() != channels {
             let got = out.multipliers.len();
@@ -341,8 +345,10 @@ impl Requant {
         let fits = match kind {
             Records::Plain => false,
             Records::Wide => is_byte(out.zero_point),
-            Records::Biased | Records::Products => {
+            Records::Biased => [out.zero_point, out.low, out.high].into_iter().all(is_byte),
+            Records::Products => {
                 [out.zero_point, out.low, out.high].into_iter().all(is_byte)
+                    && [out.low, out.high].iter().all(|bound| bound.abs_diff(out.zero_point) <= 255)
             }
         };
         let of = |i: usize| {
@@ -352,7 +358,6 @@ impl Requant {
             // Missing columns have neither multiplier nor shift.
             (multiplier.unwrap_or_default(), channel.is_some_and(|c| out.ties.of(c) == Ties::Away))
         };
-        let lowest = lowest_byte(out.low);
         let mut kinds = Vec::new();
         let too_large = ComputeError::TooLarge { what: "multipliers" };
         kinds.try_reserve_exact(count / lanes).map_err(|_| too_large)?;
@@ -370,11 +375,16 @@ impl Requant {
                     // Beyond 22 bits the sum of the product and the shifted zero point does not fit.
                     Records::Wide => m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away),
                     Records::Biased => m.multiplier == 0 || m.shift < 0,
-                    // Smaller multipliers would need more bits of the sums.
-                    Records::Products => {
-                        m.multiplier == 0 || (m.multiplier >= 1 << 30 && (-18..=0).contains(&m.shift))
-                    }
+                    Records::Products => m.multiplier == 0 || m.multiplier >= 1 << 30,
                 };
+            }
+            if simple && kind == Records::Products {
+                let reach = |i: usize| channel(vector * lanes + i).map_or([0; 2], &sums);
+                simple = scaled_products(record, columns(), reach, out);
+                if simple {
+                    kinds.push(true);
+                    continue;
+                }
             }
             kinds.push(simple);
             if simple && kind == Records::Wide {
@@ -383,16 +393,6 @@ impl Requant {
             }
             if simple && kind == Records::Biased {
                 bias(record, columns(), lanes, out.zero_point);
-                continue;
-            }
-            if simple {
-                for (i, (m, away)) in columns().enumerate() {
-                    for (field, value) in
-                        scaled_product(m, away, out.zero_point - lowest).into_iter().enumerate()
-                    {
-                        record[field * lanes + i] = value;
-                    }
-                }
                 continue;
             }
             for (i, (m, away)) in columns().enumerate() {
@@ -412,9 +412,7 @@ impl Requant {
             }
         }
         let (zero_point, low, high) = (out.zero_point, out.low, out.high);
-        let bytes = [low.wrapping_sub(lowest), high.wrapping_sub(lowest), lowest];
-        let bytes = bytes.map(|byte| u32::from_ne_bytes([byte as u8; 4]));
-        Ok(Self { records, special: kinds, lanes, each, zero_point, low, high, bytes })
+        Ok(Self { records, special: kinds, lanes, each, zero_point, low, high })
     }
 
     /// Returns the values of `count` columns, beginning with `first`, which must be the first of a vector.
@@ -427,23 +425,107 @@ impl Requant {
             zero_point: self.zero_point,
             low: self.low,
             high: self.high,
-            bytes: self.bytes,
         }
     }
 }
 
-/// The values of a column in a record of products.
-fn scaled_product(m: Multiplier, away: bool, zero_point: i32) -> [i32; PRODUCT_FIELDS] {
-    let right = (-m.shift).clamp(0, 18);
-    let power = 1 << (20 - right);
-    // The product of these sums and a multiplier of at least 2^30 is at least 512 units: farther from any zero point than the
-    // bounds are.
-    let reach = 1 << (10 + right);
+/// Writes a record of products. Returns whether each column has values in such a record.
+fn scaled_products(
+    record: &mut [i32],
+    columns: impl ExactSizeIterator<Item = (Multiplier, bool)>,
+    sums: impl Fn(usize) -> [i64; 2],
+    out: &OutputQuant<'_>,
+) -> bool {
+    let lanes = columns.len();
+    for (i, (m, away)) in columns.enumerate() {
+        let ties = if away { Ties::Away } else { Ties::Up };
+        let values = match -m.shift {
+            _ if m.multiplier == 0 => Some(constant(out.zero_point.clamp(out.low, out.high))),
+            0..=MAX_PRODUCT_SHIFT => Some(scaled_product(m, ties, out)),
+            _ => two_outputs(m, ties, sums(i), out),
+        };
+        let Some(values) = values else {
+            record.fill(0);
+            return false;
+        };
+        for (field, value) in values.into_iter().enumerate() {
+            record[field * lanes + i] = value;
+        }
+    }
+    true
+}
+
+/// The values of a column in a record of products: see [`RequantPart::records`].
+type ProductFields = [i32; PRODUCT_FIELDS];
+
+/// The maximum shift to the right of products with a power of two.
+const MAX_PRODUCT_SHIFT: i32 = PRODUCT_BITS as i32 - 2;
+
+/// The values of a column whose output is always the same.
+fn constant(output: i32) -> ProductFields {
+    [0, 0, 0, 0, output << PRODUCT_SHIFT, 0, 0]
+}
+
+/// The values of a column with a shift to the right by at most [`MAX_PRODUCT_SHIFT`].
+fn scaled_product(m: Multiplier, ties: Ties, out: &OutputQuant<'_>) -> ProductFields {
+    let right = -m.shift;
+    let power = 1 << (PRODUCT_BITS as i32 - right);
     // In units of 2^32, where the first rounding adds 2^30 · power.
     let (first, unit) = (power >> 2, power >> 1);
     let half = if right > 0 { 1 << (PRODUCT_SHIFT - 1) } else { 0 };
-    let away = if away && right > 0 { -unit } else { 0 };
-    [m.multiplier, -reach, reach, power, first, away, half + (zero_point << PRODUCT_SHIFT)]
+    let away = if ties == Ties::Away && right > 0 { -unit } else { 0 };
+    // The factor is less than one, so that there are sums for each output.
+    let min = least(m, ties, out.low - out.zero_point);
+    let max = least(m, ties, out.high - out.zero_point + 1) - 1;
+    let addend = first + half + (out.zero_point << PRODUCT_SHIFT);
+    [m.multiplier, min, max, power, addend, away, 0]
+}
+
+/// The values of a column of any shift whose sums have only one or two outputs, as those of channels that are always zero: their
+/// filters, however small, have scales that make use of all bytes.
+fn two_outputs(m: Multiplier, ties: Ties, sums: [i64; 2], out: &OutputQuant<'_>) -> Option<ProductFields> {
+    let [mut least, mut greatest] = [i32::try_from(sums[0]).ok()?, i32::try_from(sums[1]).ok()?];
+    // Factors of more than one may overflow.
+    if m.shift >= 0 {
+        return None;
+    }
+    let output = |x: i32| (m.apply(x, ties) + out.zero_point).clamp(out.low, out.high);
+    let (low, high) = (output(least), output(greatest));
+    if low == high {
+        return Some(constant(low));
+    }
+    if high - low > 1 {
+        return None;
+    }
+    // The greatest sum with the lower output, and the least one with the higher output, are neighbours.
+    while i64::from(greatest) - i64::from(least) > 1 {
+        let middle = ((i64::from(least) + i64::from(greatest)) >> 1) as i32;
+        if output(middle) == low {
+            least = middle;
+        } else {
+            greatest = middle;
+        }
+    }
+    // One of them is odd: modulo 2^32 its product with the power is -2^31, and that of the other one 0.
+    let step = 1 << (PRODUCT_SHIFT + 1);
+    let (multiplier, even) = if greatest % 2 == 0 { (step, high) } else { (-step, low) };
+    Some([multiplier, least, greatest, i32::MIN, even << PRODUCT_SHIFT, 0, 0])
+}
+
+/// Returns the least sum whose product is at least `to`, between -256 and 256, for a shift to the right by at most
+/// [`MAX_PRODUCT_SHIFT`].
+fn least(m: Multiplier, ties: Ties, to: i32) -> i32 {
+    let right = -m.shift;
+    let half = if right > 0 { 1i64 << (right - 1) } else { 0 };
+    let exact = (i64::from(to) << (31 + right)) - (1 << 30) - (half << 31);
+    let mut x = exact.div_euclid(m.multiplier.into()) as i32;
+    while m.apply(x, ties) >= to {
+        x -= 1;
+    }
+    while m.apply(x, ties) < to {
+        x += 1;
+    }
+    x
 }
 
 /// The shift of a column in a wide or a biased record. Columns without a factor may have any shift.
@@ -488,6 +570,69 @@ fn bias(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The output of a column in a record of products, as vector instructions compute it.
+    fn product_output(x: i32, [multiplier, min, max, power, addend, away, _]: ProductFields) -> i32 {
+        let x = x.max(min).min(max).wrapping_mul(power);
+        let high = ((i64::from(x) * i64::from(multiplier)) >> 32) as i32;
+        high.wrapping_add(addend).wrapping_add((high >> 31) & away) >> PRODUCT_SHIFT
+    }
+
+    #[test]
+    fn records_of_products_are_exact_around_each_output() {
+        for (zero_point, low, high) in
+            [(0, -128, 127), (-128, -128, 127), (127, -128, 127), (255, 0, 255), (3, 3, 9)]
+        {
+            let out = OutputQuant { multipliers: &[], zero_point, low, high, ties: ChannelTies::Up };
+            for shift in (0..=MAX_PRODUCT_SHIFT).map(|right| -right) {
+                for multiplier in [1 << 30, (1 << 30) + 1, 0x5A82_7999, i32::MAX] {
+                    let m = Multiplier { multiplier, shift };
+                    for ties in [Ties::Up, Ties::Away] {
+                        let fields = scaled_product(m, ties, &out);
+                        let expected = |x: i32| m.apply(x, ties).saturating_add(zero_point).clamp(low, high);
+                        for to in low - zero_point - 1..=high - zero_point + 1 {
+                            let x = least(m, ties, to);
+                            for x in [x - 2, x - 1, x, x + 1, i32::MIN, i32::MAX] {
+                                assert_eq!(product_output(x, fields), expected(x), "{m:?} {ties:?} {x}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn columns_of_two_outputs_are_exact() {
+        let out =
+            OutputQuant { multipliers: &[], zero_point: 7, low: -128, high: 127, ties: ChannelTies::Up };
+        let mut steps = 0;
+        for shift in -31..-MAX_PRODUCT_SHIFT {
+            for multiplier in [1 << 30, 0x5A82_7999, i32::MAX] {
+                let m = Multiplier { multiplier, shift };
+                // The sum between the outputs for 0 and 1, where it is in the range, and one for 0.
+                let half = (1i64 << (30 - shift)) / i64::from(multiplier);
+                let half = if half < 1 << 30 { half } else { 0 };
+                for (start, ties) in
+                    [(half, Ties::Up), (half, Ties::Away), (-half, Ties::Up), (-half, Ties::Away)]
+                {
+                    let expected = |x: i32| (m.apply(x, ties) + 7).clamp(-128, 127);
+                    let sums = [start - (1 << 18), start + (1 << 18)];
+                    let fields = two_outputs(m, ties, sums, &out).unwrap();
+                    let [first, last] = sums.map(|x| x as i32);
+                    steps += i32::from(expected(first) != expected(last));
+                    let around = [fields[1], fields[2]].map(|x| x.clamp(first, last));
+                    for x in (first..=last).step_by(61).chain(around) {
+                        assert_eq!(product_output(x, fields), expected(x), "{m:?} {ties:?} {x}");
+                    }
+                }
+                assert_eq!(two_outputs(m, Ties::Up, [0, i64::from(i32::MAX) + 1], &out), None);
+            }
+        }
+        assert!(steps > 10, "{steps}");
+        let m = Multiplier { multiplier: 1 << 30, shift: -21 };
+        assert_eq!(two_outputs(m, Ties::Up, [0, 1 << 24], &out), None);
+    }
 
     #[test]
     fn factors_are_exact_where_they_can_be() {

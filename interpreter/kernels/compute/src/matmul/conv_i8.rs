@@ -183,8 +183,13 @@ impl PackedI8 {
             }
         }
         let shape = (p.groups, p.columns, panels.padded());
+        let sums = |c: usize| {
+            let weights = p.weights[c * k..(c + 1) * k].iter();
+            let weights = weights.map(|&w| i32::from((w ^ flip).cast_signed()) - weight_zero);
+            p.input.sums(p.bias.map_or(0, |b| b[c]).into(), weights)
+        };
         let requant =
-            p.output.map(|o| Requant::new(&o, shape, (panels.lanes, kernels.records))).transpose()?;
+            p.output.map(|o| Requant::new(&o, shape, (panels.lanes, kernels.records), sums)).transpose()?;
         Ok(Self {
             kernels,
             panels,

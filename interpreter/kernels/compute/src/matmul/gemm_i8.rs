@@ -240,16 +240,7 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
         }
         let sums = &acc[0];
         let more = if chains > 1 { Some([&acc[1], &acc[2], &acc[3]]) } else { None };
-        finish::<D, DEEP, MR, NV, 0>(t, first, sums, more, &own);
-        if NV > 1 {
-            finish::<D, DEEP, MR, NV, 1>(t, first, sums, more, &own);
-        }
-        if NV > 2 {
-            finish::<D, DEEP, MR, NV, 2>(t, first, sums, more, &own);
-        }
-        if NV > 3 {
-            finish::<D, DEEP, MR, NV, 3>(t, first, sums, more, &own);
-        }
+        finish::<D, DEEP, MR, NV>(t, first, sums, more, &own);
     }
 }
 
@@ -359,10 +350,7 @@ mod words {
             if left > 0 {
                 pairs::<D, MR, NV>(&mut acc, &mut row, flip, packed);
             }
-            finish::<D, false, MR, NV, 0>(t, first, &acc, None, &own);
-            if NV > 1 {
-                finish::<D, false, MR, NV, 1>(t, first, &acc, None, &own);
-            }
+            finish::<D, false, MR, NV>(t, first, &acc, None, &own);
         }
     }
 
@@ -391,20 +379,62 @@ mod words {
 #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 use words::{convert, tile_of_words};
 
-/// Stores vector `J` of the sums of each row, each of which gets `own` added.
+/// Stores the sums of each row, each of which gets `own` added.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
-unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const J: usize>(
+unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
     t: &PanelI8,
     first: usize,
     acc: &[[D::Sums; NV]; MR],
     more: Option<[&[[D::Sums; NV]; MR]; MAX_CHAINS - 1]>,
     own: &[i32; MR],
 ) {
+    // Each kind of output has sums of its own: those that several kinds share would be in memory.
+    macro_rules! each_vector {
+        (|$sums:ident, $at:ident, $n:ident, $to:ident| $store:expr) => {
+            each_vector!([0 1 2 3] |$sums, $at, $n, $to| $store)
+        };
+        ([$($j:literal)*] |$sums:ident, $at:ident, $n:ident, $to:ident| $store:expr) => {{ $(
+            if NV > $j {
+                let $sums = sums::<D, DEEP, MR, NV, $j>(t, acc, more, own);
+                let $at = $j * D::LANES;
+                let ($n, $to) = ((t.columns - $at).min(D::LANES), first * t.out_stride + $at);
+                $store
+            }
+        )* }};
+    }
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        let at = J * D::LANES;
-        let bias = D::load(t.bias.add(at));
+        match &t.out {
+            Out::Bytes(p, q) => {
+                each_vector!(|sums, at, n, to| D::requant_rows(&sums, q, at, p.add(to), t.out_stride, n));
+            }
+            Out::Sums(p) => each_vector!(|sums, at, n, to| {
+                for (i, sums) in sums.iter().enumerate() {
+                    D::store(p.add(i * t.out_stride + to), *sums, n);
+                }
+            }),
+            Out::Floats(p, f) => {
+                let scales = f.row_scales.add(first * f.row_step);
+                let zero_points = f.row_zero_points.add(first * f.row_step);
+                let f = FloatPart { row_scales: scales, row_zero_points: zero_points, ..*f };
+                each_vector!(|sums, at, n, to| D::float_rows(&sums, &f, at, p.add(to), t.out_stride, n));
+            }
+        }
+    }
+}
+
+/// Vector `J` of the sums of each row.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
+unsafe fn sums<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const J: usize>(
+    t: &PanelI8,
+    acc: &[[D::Sums; NV]; MR],
+    more: Option<[&[[D::Sums; NV]; MR]; MAX_CHAINS - 1]>,
+    own: &[i32; MR],
+) -> [D::I; MR] {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let bias = D::load(t.bias.add(J * D::LANES));
         let mut sums = [bias; MR];
         if t.weight_zero == 0 {
             for i in 0..MR {
@@ -426,22 +456,7 @@ unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV:
                 }
             }
         }
-        let n = (t.columns - at).min(D::LANES);
-        let to = first * t.out_stride + at;
-        match &t.out {
-            Out::Bytes(p, q) => D::requant_rows(&sums, q, at, p.add(to), t.out_stride, n),
-            Out::Sums(p) => {
-                for i in 0..MR {
-                    D::store(p.add(i * t.out_stride + to), sums[i], n);
-                }
-            }
-            Out::Floats(p, f) => {
-                let scales = f.row_scales.add(first * f.row_step);
-                let zero_points = f.row_zero_points.add(first * f.row_step);
-                let f = FloatPart { row_scales: scales, row_zero_points: zero_points, ..*f };
-                D::float_rows(&sums, &f, at, p.add(to), t.out_stride, n);
-            }
-        }
+        sums
     }
 }
 
@@ -554,7 +569,8 @@ unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
 }
 
 /// The correction of the sums of row `i` for the zero point of the weights.
-#[inline(always)]
+#[cfg_attr(not(target_arch = "wasm32"), inline(always))]
+#[cfg_attr(target_arch = "wasm32", inline(never))]
 unsafe fn row_part<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
     t: &PanelI8,
     rows: *const usize,

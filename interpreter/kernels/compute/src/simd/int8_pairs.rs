@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::{Dot8, OwnFunction, Product8, TwoRows, Widen, first_bytes, requant_one, store_first_bytes};
-use crate::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, lowest_byte, record};
+use crate::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, record};
 
 /// Operations on vectors of 128 bits. Suffixes are the bits of a lane.
 ///
@@ -32,10 +32,6 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn max_32(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn shl_32(a: Self::V, by: u32) -> Self::V;
     unsafe fn sar_32(a: Self::V, by: u32) -> Self::V;
-    /// Of unsigned bytes.
-    unsafe fn min_8(a: Self::V, b: Self::V) -> Self::V;
-    /// Of unsigned bytes.
-    unsafe fn max_8(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn add_saturating_16(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn min_16(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn max_16(a: Self::V, b: Self::V) -> Self::V;
@@ -53,13 +49,15 @@ pub(crate) trait Words: Copy + 'static {
     unsafe fn odd_32(a: Self::V, b: Self::V) -> Self::V;
     /// The upper 16 bits of each lane of 32 bits of both operands.
     unsafe fn odd_16(a: Self::V, b: Self::V) -> Self::V;
+    /// The upper 8 bits of each lane of 16 bits of both operands.
+    unsafe fn odd_8(a: Self::V, b: Self::V) -> Self::V;
     /// Loads four bytes, and repeats them four times.
     unsafe fn repeat_32(p: *const u8) -> Self::V;
     /// Saturates to signed 16 bits.
     unsafe fn narrow_16(a: Self::V, b: Self::V) -> Self::V;
     /// Saturates signed 16 bits to unsigned 8 bits.
     unsafe fn narrow_8(a: Self::V, b: Self::V) -> Self::V;
-    unsafe fn sar_16<const S: u32>(a: Self::V) -> Self::V;
+    unsafe fn shl_16<const S: u32>(a: Self::V) -> Self::V;
     /// `(a · b + c) >> S` per lane in 64 bits, of which the lower 32 bits are the result; `c` is not negative.
     unsafe fn mul_add_shift<const S: u32>(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The upper 32 bits of products of 64 bits.
@@ -104,32 +102,47 @@ impl<W: Words, const V: usize> Pairs<W, V> {
         }
     }
 
-    /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`]. Results are above the lowest
-    /// byte, not clamped, and have [`PRODUCT_SHIFT`] bits of a fraction.
+    /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`]. Results have [`PRODUCT_SHIFT`]
+    /// bits of a fraction.
     #[inline(always)]
     unsafe fn scale(x: W::V, fields: &[W::V; PRODUCT_FIELDS]) -> W::V {
-        let [multiplier, min, max, power, first, away, second] = *fields;
+        let [multiplier, min, max, power, addend, away, _] = *fields;
         // SAFETY: the caller meets the contract of this function.
         unsafe {
             let x = W::mul_32(W::min_32(W::max_32(x, min), max), power);
-            let once = W::add_32(W::mul_high_32(x, multiplier), first);
-            let away = W::and(W::sar_32(once, 31), away);
-            W::add_32(W::add_32(once, away), second)
+            let high = W::mul_high_32(x, multiplier);
+            // The product has the sign of the sum.
+            W::add_32(W::add_32(high, addend), W::and(W::sar_32(high, 31), away))
         }
     }
 
-    /// The bytes of 16 results of [`Pairs::scale`]. Saturation clamps them, after which bytes are clamped to the bounds: in
-    /// WebAssembly, LLVM replaces the narrowing of values whose range it knows by longer sequences.
+    /// The bytes of 16 results of [`Pairs::scale`]. They are cut out, not narrowed with saturation, which they do not need: in
+    /// WebAssembly, LLVM replaces that by longer sequences.
     #[inline(always)]
-    unsafe fn to_bytes(y: [W::V; 4], q: &RequantPart) -> W::V {
+    unsafe fn to_bytes(y: [W::V; 4]) -> W::V {
         // SAFETY: the caller meets the contract of this function.
         unsafe {
             let words = [W::odd_16(y[0], y[1]), W::odd_16(y[2], y[3])];
-            let words = words.map(|words| W::sar_16::<{ PRODUCT_SHIFT - 16 }>(words));
-            let bytes = W::narrow_8(words[0], words[1]);
-            let [low, high, lowest] = [0, 1, 2].map(|i| &raw const q.bytes[i]);
-            let bytes = W::min_8(W::max_8(bytes, W::repeat_32(low.cast())), W::repeat_32(high.cast()));
-            W::xor(bytes, W::repeat_32(lowest.cast()))
+            let [low, high] = words.map(|words| W::shl_16::<{ 24 - PRODUCT_SHIFT }>(words));
+            W::odd_8(low, high)
+        }
+    }
+
+    /// Requantizes and stores the sums of rows with a plain record.
+    #[cold]
+    #[inline(never)]
+    unsafe fn requant_plain_rows(
+        sums: &[[W::V; V]],
+        q: &RequantPart,
+        record: *const i32,
+        (out, stride): (*mut u8, usize),
+        n: usize,
+    ) {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            for (i, sums) in sums.iter().enumerate() {
+                Self::store_bytes(out.add(i * stride), Self::requant_plain(*sums, q, record), n);
+            }
         }
     }
 
@@ -347,12 +360,9 @@ impl<W: Words, const V: usize> Dot8 for Pairs<W, V> {
             if !*q.special.add(at / Self::LANES) {
                 return Self::requant_plain(x, q, values);
             }
-            let (low, high) = (W::splat_32(q.low), W::splat_32(q.high));
             let mut y = x;
             for (v, y) in y.iter_mut().enumerate() {
-                let scaled = Self::scale(*y, &Self::fields(values, v));
-                *y = W::add_32(W::sar_32(scaled, PRODUCT_SHIFT), W::splat_32(lowest_byte(q.low)));
-                *y = W::min_32(W::max_32(*y, low), high);
+                *y = W::sar_32(Self::scale(*y, &Self::fields(values, v)), PRODUCT_SHIFT);
             }
             y
         }
@@ -429,10 +439,12 @@ impl<W: Words> Pairs<W, 1> {
         unsafe {
             let record = q.records.add(at * record(Self::RECORDS));
             if !*q.special.add(at / Self::LANES) {
-                for i in 0..sums.len() {
-                    Self::store_bytes(out.add(i * stride), Self::requant_plain(sums[i], q, record), n);
+                // A copy: sums whose address is known to others would always be in memory.
+                let mut copy = [[W::splat_32(0)]; 4];
+                for (to, from) in copy.iter_mut().zip(sums) {
+                    *to = *from;
                 }
-                return;
+                return Self::requant_plain_rows(&copy[..sums.len()], q, record, (out, stride), n);
             }
             let fields = Self::fields(record, 0);
             // Without a loop, from which the compiler would move parts of products.
@@ -449,7 +461,7 @@ impl<W: Words> Pairs<W, 1> {
             row!(2);
             row!(3);
             let mut bytes = [0u32; 4];
-            W::store(bytes.as_mut_ptr().cast(), Self::to_bytes(y, q));
+            W::store(bytes.as_mut_ptr().cast(), Self::to_bytes(y));
             for i in 0..sums.len() {
                 let out = out.add(i * stride);
                 if n >= 4 {
@@ -487,10 +499,11 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
         // SAFETY: the caller meets the contract of this function; its records begin with those of this vector.
         unsafe {
             if !*q.special {
-                for (i, sums) in sums.iter().enumerate() {
-                    Self::store_bytes(out.add(i * stride), Self::requant_plain(*sums, q, q.records), n);
+                let mut copy = [[W::splat_32(0); 2]; 4];
+                for (to, from) in copy.iter_mut().zip(sums) {
+                    *to = *from;
                 }
-                return;
+                return Self::requant_plain_rows(&copy[..sums.len()], q, q.records, (out, stride), n);
             }
             // Without a loop, from which the compiler would move parts of products.
             macro_rules! two {
@@ -504,7 +517,7 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
                             y[2 + v] = Self::scale(second[v], &fields);
                         }
                         let pixels = 1 + others.len().min(1);
-                        store_pixels::<W>(out.add($i * stride), Self::to_bytes(y, q), (pixels, stride), n);
+                        store_pixels::<W>(out.add($i * stride), Self::to_bytes(y), (pixels, stride), n);
                     }
                 };
             }

@@ -39,8 +39,6 @@ impl Words for Sse41Words {
         max_32(a: __m128i, b: __m128i) -> __m128i = _mm_max_epi32(a, b);
         shl_32(a: __m128i, by: u32) -> __m128i = _mm_sll_epi32(a, _mm_cvtsi32_si128(by as i32));
         sar_32(a: __m128i, by: u32) -> __m128i = _mm_sra_epi32(a, _mm_cvtsi32_si128(by as i32));
-        min_8(a: __m128i, b: __m128i) -> __m128i = _mm_min_epu8(a, b);
-        max_8(a: __m128i, b: __m128i) -> __m128i = _mm_max_epu8(a, b);
         add_saturating_16(a: __m128i, b: __m128i) -> __m128i = _mm_adds_epi16(a, b);
         min_16(a: __m128i, b: __m128i) -> __m128i = _mm_min_epi16(a, b);
         max_16(a: __m128i, b: __m128i) -> __m128i = _mm_max_epi16(a, b);
@@ -55,15 +53,17 @@ impl Words for Sse41Words {
             _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(_mm_castsi128_ps(a), _mm_castsi128_ps(b)));
         odd_16(a: __m128i, b: __m128i) -> __m128i =
             _mm_packs_epi32(_mm_srai_epi32::<16>(a), _mm_srai_epi32::<16>(b));
+        odd_8(a: __m128i, b: __m128i) -> __m128i =
+            _mm_packus_epi16(_mm_srli_epi16::<8>(a), _mm_srli_epi16::<8>(b));
         repeat_32(p: *const u8) -> __m128i = _mm_set1_epi32(p.cast::<i32>().read_unaligned());
         narrow_16(a: __m128i, b: __m128i) -> __m128i = _mm_packs_epi32(a, b);
         narrow_8(a: __m128i, b: __m128i) -> __m128i = _mm_packus_epi16(a, b);
     }
 
     #[inline(always)]
-    unsafe fn sar_16<const S: u32>(a: __m128i) -> __m128i {
+    unsafe fn shl_16<const S: u32>(a: __m128i) -> __m128i {
         // SAFETY: SSE2 is part of the target.
-        unsafe { _mm_sra_epi16(a, _mm_cvtsi32_si128(S as i32)) }
+        unsafe { _mm_sll_epi16(a, _mm_cvtsi32_si128(S as i32)) }
     }
 
     #[inline(always)]

@@ -39,8 +39,6 @@ impl Words for Simd128Words {
         max_32(a: v128, b: v128) -> v128 = i32x4_max(a, b);
         shl_32(a: v128, by: u32) -> v128 = i32x4_shl(a, by);
         sar_32(a: v128, by: u32) -> v128 = i32x4_shr(a, by);
-        min_8(a: v128, b: v128) -> v128 = u8x16_min(a, b);
-        max_8(a: v128, b: v128) -> v128 = u8x16_max(a, b);
         add_saturating_16(a: v128, b: v128) -> v128 = i16x8_add_sat(a, b);
         min_16(a: v128, b: v128) -> v128 = i16x8_min(a, b);
         max_16(a: v128, b: v128) -> v128 = i16x8_max(a, b);
@@ -52,14 +50,16 @@ impl Words for Simd128Words {
         even_32(a: v128, b: v128) -> v128 = i32x4_shuffle::<0, 2, 4, 6>(a, b);
         odd_32(a: v128, b: v128) -> v128 = i32x4_shuffle::<1, 3, 5, 7>(a, b);
         odd_16(a: v128, b: v128) -> v128 = i16x8_shuffle::<1, 3, 5, 7, 9, 11, 13, 15>(a, b);
+        odd_8(a: v128, b: v128) -> v128 =
+            i8x16_shuffle::<1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31>(a, b);
         repeat_32(p: *const u8) -> v128 = v128_load32_splat(p.cast());
         narrow_16(a: v128, b: v128) -> v128 = i16x8_narrow_i32x4(a, b);
         narrow_8(a: v128, b: v128) -> v128 = u8x16_narrow_i16x8(a, b);
     }
 
     #[inline(always)]
-    unsafe fn sar_16<const S: u32>(a: v128) -> v128 {
-        i16x8_shr(a, S)
+    unsafe fn shl_16<const S: u32>(a: v128) -> v128 {
+        i16x8_shl(a, S)
     }
 
     #[inline(always)]

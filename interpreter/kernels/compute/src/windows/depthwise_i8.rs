@@ -12,7 +12,7 @@ use crate::base::error::{ComputeError, Result, check_len, product};
 #[cfg(target_arch = "x86_64")]
 use crate::base::isa::Bytes;
 use crate::base::isa::Isa;
-use crate::base::requant::{ByteQuant, OutputQuant, Requant, RequantPart};
+use crate::base::requant::{ANY_SUM, ByteQuant, OutputQuant, Requant, RequantPart};
 use crate::matmul::geometry::{Checked, ConvGeometry, DepthwiseFilter};
 use crate::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::threads::share::{serial_tasks, threads_for};
@@ -135,7 +135,7 @@ impl DepthwiseI8 {
         let mut bias = AlignedVec::<i32>::zeroed(padded - first)?;
         bias.as_mut_slice().copy_from_slice(&own.as_slice()[first..]);
         let sizes = (channels, padded - first);
-        let requant = Requant::ordered(&output, sizes, (lanes, records), |i| Some(first + i))?;
+        let requant = Requant::ordered(&output, sizes, (lanes, records), |i| Some(first + i), |_| ANY_SUM)?;
         Ok(Self {
             #[cfg(target_arch = "x86_64")]
             wide,

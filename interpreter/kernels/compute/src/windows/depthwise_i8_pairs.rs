@@ -11,7 +11,7 @@ use crate::base::error::{Result, product};
 #[allow(unused_imports, reason = "other targets have products of bytes")]
 use crate::base::isa::Bytes;
 use crate::base::isa::Isa;
-use crate::base::requant::{OutputQuant, Requant, RequantPart};
+use crate::base::requant::{ByteQuant, OutputQuant, Requant, RequantPart};
 use crate::matmul::geometry::{ConvGeometry, DepthwiseFilter, covers};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use crate::simd::int8::Simd128Pairs;
@@ -96,7 +96,17 @@ impl Pairs {
         for (i, to) in ordered.as_mut_slice().iter_mut().enumerate() {
             *to = bias.get(channel(i)).copied().unwrap_or(0);
         }
-        let requant = Requant::ordered(output, (channels, padded), (lanes, records), |i| Some(channel(i)))?;
+        let taps = || (0..height).flat_map(|row| (0..width).map(move |column| (row, column)));
+        // The products of zero points are in the bias.
+        let bytes = ByteQuant { signed, zero_point: 0 };
+        let sums = |c: usize| {
+            bytes.sums(
+                bias.get(c).copied().unwrap_or(0).into(),
+                taps().map(|(row, column)| weight(row, column, c)),
+            )
+        };
+        let requant =
+            Requant::ordered(output, (channels, padded), (lanes, records), |i| Some(channel(i)), sums)?;
         Ok(Some(Self {
             rows,
             channels,

@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 
 use crate::base::buffer::AlignedVec;
 use crate::base::error::{Result, product};
-use crate::base::requant::{OutputQuant, Records, Requant, RequantPart};
+use crate::base::requant::{ANY_SUM, OutputQuant, Records, Requant, RequantPart};
 use crate::matmul::geometry::{ConvGeometry, DepthwiseFilter};
 use crate::simd::int8::scaled;
 
@@ -176,8 +176,13 @@ impl Wide {
         ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| {
             *b = bias.get(at(i)).copied().unwrap_or(0);
         });
-        let requant =
-            Requant::ordered(output, (channels, blocks * BLOCK), (16, Records::Wide), |i| Some(at(i)))?;
+        let requant = Requant::ordered(
+            output,
+            (channels, blocks * BLOCK),
+            (16, Records::Wide),
+            |i| Some(at(i)),
+            |_| ANY_SUM,
+        )?;
         let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
         Ok(Some(Wide {
             order,
