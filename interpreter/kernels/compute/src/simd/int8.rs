@@ -178,6 +178,8 @@ pub(crate) trait Widen: Product8 {
 pub(crate) trait TwoRows: Dot8 {
     /// Number of neighbouring pixels whose sums fit the registers: 4 or 8.
     const RUN: usize;
+    /// Whether a row without another one is better computed as pairs of columns.
+    const PAIRS_COLUMNS: bool;
 
     /// Loads the first `n` bytes of each row, at most `LANES`.
     unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> Self::I;

@@ -519,6 +519,8 @@ unsafe fn alone<T: OwnFunction>(task: T) {
 
 impl TwoRows for Avx2Pairs {
     const RUN: usize = 8;
+    /// One row takes one instruction.
+    const PAIRS_COLUMNS: bool = false;
 
     #[inline(always)]
     unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> __m256i {

@@ -476,6 +476,7 @@ impl<W: Words> Pairs<W, 1> {
 
 impl<W: Words> TwoRows for Pairs<W, 2> {
     const RUN: usize = 4;
+    const PAIRS_COLUMNS: bool = true;
 
     #[inline(always)]
     unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> [W::V; 2] {

@@ -1,7 +1,8 @@
 //! DEPTHWISE_CONV_2D of bytes with products of pairs of 16 bits.
 //!
 //! The bytes of two rows of the window are interleaved and widened: each lane of a vector has two taps of a channel, whose
-//! products are added by one instruction. Neighbouring output pixels share these vectors.
+//! products are added by one instruction. Neighbouring output pixels share these vectors. The last row of a window of odd height
+//! is alone, or its neighbouring columns are paired instead.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -32,7 +33,8 @@ pub(super) struct Pairs {
     lanes: usize,
     /// Vectors of channels. With at least `lanes` channels, the last one overlaps the one before it if lanes would be empty.
     vectors: usize,
-    /// For each vector, for each two rows of the window, for each column: `[channel][2]`.
+    /// For each vector, for each two rows of the window, for each column: `[channel][2]`. For a last row whose columns are
+    /// paired, for each two columns; the rest is unused.
     weights: AlignedVec<i16>,
     bias: AlignedVec<i32>,
     requant: Requant,
@@ -41,18 +43,19 @@ pub(super) struct Pairs {
 /// A function that computes rows. The processor must have its instructions; otherwise as for [`Pairs::run`].
 type RowsFn = unsafe fn(RowsTask<'_>);
 
-/// Returns the function of an instruction set that computes windows with products of pairs.
-fn rows_fn(isa: Isa) -> Option<RowsFn> {
+/// Returns the function of an instruction set that computes windows with products of pairs, and whether it pairs the columns of a
+/// last row.
+fn rows_fn(isa: Isa) -> Option<(RowsFn, bool)> {
     match isa.bytes() {
         #[cfg(target_arch = "x86_64")]
-        Bytes::Avx2 => Some(avx2),
+        Bytes::Avx2 => Some((avx2, Avx2Pairs::PAIRS_COLUMNS)),
         #[cfg(target_arch = "x86_64")]
-        Bytes::Sse41 => Some(sse41),
+        Bytes::Sse41 => Some((sse41, Sse41Pairs::<2>::PAIRS_COLUMNS)),
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        Bytes::Simd128 => Some(simd128),
+        Bytes::Simd128 => Some((simd128, Simd128Pairs::<2>::PAIRS_COLUMNS)),
         // Its products of four bytes need more shuffles than they save.
         #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-        Bytes::RelaxedDot => Some(simd128),
+        Bytes::RelaxedDot => Some((simd128, Simd128Pairs::<2>::PAIRS_COLUMNS)),
         _ => None,
     }
 }
@@ -76,7 +79,7 @@ impl Pairs {
         signed: bool,
         output: &OutputQuant<'_>,
     ) -> Result<Option<Self>> {
-        let Some(rows) = rows_fn(isa) else { return Ok(None) };
+        let Some((rows, pairs_columns)) = rows_fn(isa) else { return Ok(None) };
         let (channels, [height, width]) = (filter.channels, filter.window);
         let Layout { lanes, records, .. } = Layout::new(isa);
         let vectors = channels.div_ceil(lanes);
@@ -87,8 +90,12 @@ impl Pairs {
         for (i, to) in weights.as_mut_slice().iter_mut().enumerate() {
             let (rest, row, lane) = (i / 2 / lanes, i % 2, i / 2 % lanes);
             let (column, rest) = (rest % width, rest / width);
-            let (row, c) = (rest % pairs * 2 + row, channel(rest / pairs * lanes + lane));
-            if row < height && c < channels {
+            let (first, c) = (rest % pairs * 2, channel(rest / pairs * lanes + lane));
+            let (row, column) = match pairs_columns && first + 1 == height {
+                true => (first, 2 * column + row),
+                false => (first + row, column),
+            };
+            if row < height && column < width && c < channels {
                 *to = weight(row, column, c) as i16;
             }
         }
@@ -426,6 +433,16 @@ unsafe fn taps<
     }
     // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding.
     unsafe {
+        if const { ALONE && D::PAIRS_COLUMNS } {
+            let start = base[0].wrapping_add(x0.cast_unsigned().wrapping_mul(pixel) & mask[0]);
+            return columns::<D, WIDTH, STRIDE, SIGNED, N, EDGE>(
+                r,
+                (x0, channels),
+                (start, mask[0]),
+                weights,
+                acc,
+            );
+        }
         let offset = x0.cast_unsigned().wrapping_mul(pixel);
         let mut p = [base[0].wrapping_add(offset & mask[0]), base[1].wrapping_add(offset & mask[1])];
         let padding = load!(r.blank, r.blank);
@@ -471,4 +488,87 @@ unsafe fn taps<
         }
         columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20);
     }
+}
+
+/// Adds the taps of the last row of the window, each two columns of which are a pair. The row begins at `start`; `mask` is 0 for
+/// rows of padding.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
+unsafe fn columns<
+    D: TwoRows,
+    const WIDTH: usize,
+    const STRIDE: usize,
+    const SIGNED: bool,
+    const N: usize,
+    const EDGE: bool,
+>(
+    r: &Row<'_>,
+    (x0, channels): (isize, usize),
+    (start, mask): (*const u8, usize),
+    weights: *const i16,
+    acc: &mut [D::I; N],
+) {
+    let (geo, pixel) = (r.geo, r.layer.channels);
+    let line = geo.input[1];
+    // The pixel at a distance from the first one, or padding.
+    let at = |ahead: usize, p: *const u8| {
+        let is_inside = !EDGE || x0.wrapping_add_unsigned(ahead).cast_unsigned() < line;
+        if is_inside { p } else { r.blank }
+    };
+    // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding.
+    unsafe {
+        if const { WIDTH == 0 } {
+            let (stride, dilation) = (geo.stride[1], geo.dilation[1]);
+            let address = |ahead: usize| at(ahead, start.wrapping_add((ahead * pixel) & mask));
+            for tap in (0..r.layer.window[1]).step_by(2) {
+                let w = D::load(weights.add(tap * D::LANES).cast());
+                // A last column without another one has a weight of zero beside its own.
+                let second = if tap + 1 < r.layer.window[1] { dilation } else { 0 };
+                for t in 0..N {
+                    let ahead = t * stride + tap * dilation;
+                    let q = D::two_rows::<SIGNED>(address(ahead), address(ahead + second), channels);
+                    acc[t] = D::add(acc[t], D::dot_pairs(q, w));
+                }
+            }
+            return;
+        }
+        let step = pixel & mask;
+        let mut p = start;
+        macro_rules! tap {
+            ($c:literal, $q:ident, $($k:literal)*) => { $(
+                let ahead = ($c as usize).wrapping_sub($k);
+                if const { covers::<WIDTH, STRIDE, N>($c, $k) } {
+                    let w = D::load(weights.add($k * D::LANES).cast());
+                    acc[ahead / STRIDE] = D::add(acc[ahead / STRIDE], D::dot_pairs($q, w));
+                }
+            )* };
+        }
+        // Not loops, whose indices could keep the sums in memory.
+        macro_rules! columns {
+            ($($c:literal)*) => { $(
+                if const { $c < (N - 1) * STRIDE + WIDTH } {
+                    let first = at($c, p);
+                    p = p.wrapping_add(step);
+                    if const { starts_pair::<WIDTH, STRIDE, N>($c) } {
+                        let second = if const { $c + 1 < (N - 1) * STRIDE + WIDTH } { at($c + 1, p) } else { first };
+                        let q = D::two_rows::<SIGNED>(first, second, channels);
+                        tap!($c, q, 0 2 4 6);
+                    }
+                }
+            )* };
+        }
+        columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20);
+    }
+}
+
+/// Whether a column is the first one of a pair of some pixel.
+const fn starts_pair<const WIDTH: usize, const STRIDE: usize, const N: usize>(column: usize) -> bool {
+    let mut tap = 0;
+    while tap < WIDTH {
+        if covers::<WIDTH, STRIDE, N>(column, tap) {
+            return true;
+        }
+        tap += 2;
+    }
+    false
 }
