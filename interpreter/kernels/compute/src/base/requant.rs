@@ -196,6 +196,7 @@ pub(crate) struct Requant {
     zero_point: i32,
     low: i32,
     high: i32,
+    away: bool,
 }
 
 /// The kind of record that an instruction set has for vectors with usual factors.
@@ -257,6 +258,12 @@ pub(crate) struct RequantPart {
     pub(crate) zero_point: i32,
     pub(crate) low: i32,
     pub(crate) high: i32,
+    /// Whether ties of any channel round away from zero.
+    #[cfg_attr(
+        not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+        allow(dead_code, reason = "only kernels with records of products distinguish the cases")
+    )]
+    pub(crate) away: bool,
 }
 
 /// Scaling of the sums of rows to floats, beginning at the first column and row: `clamp((sum - zero_point · total) · (row_scale ·
@@ -412,7 +419,8 @@ impl Requant {
             }
         }
         let (zero_point, low, high) = (out.zero_point, out.low, out.high);
-        Ok(Self { records, special: kinds, lanes, each, zero_point, low, high })
+        let away = (0..count).any(|i| of(i).1);
+        Ok(Self { records, special: kinds, lanes, each, zero_point, low, high, away })
     }
 
     /// Returns the values of `count` columns, beginning with `first`, which must be the first of a vector.
@@ -425,6 +433,7 @@ impl Requant {
             zero_point: self.zero_point,
             low: self.low,
             high: self.high,
+            away: self.away,
         }
     }
 }

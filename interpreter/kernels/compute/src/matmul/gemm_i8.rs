@@ -191,6 +191,7 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
     unsafe {
         // With two rows per accumulator, only the first half is used.
         let mut acc = [[[D::start(); NV]; MR]; MAX_CHAINS];
+        acc[0] = start::<D, DEEP, MR, NV>(t);
         // As in single precision. Groups of one load are as many sums.
         let chains = const { if D::GROUPS == 1 { chains(MR.div_ceil(D::ROWS) * NV) } else { 1 } };
         let mut packed = t.packed;
@@ -271,7 +272,7 @@ type ConvertFn = unsafe fn(&Segments, (*const usize, usize), (*mut i32, usize));
 /// Tiles of instruction sets whose widest products are those of pairs of 16 bits.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 mod words {
-    use super::{PanelI8, Segments, columns, correction, finish, segment};
+    use super::{PanelI8, Segments, columns, correction, finish, segment, start};
     use crate::simd::int8::Widen;
 
     /// Rows that are converted at a time.
@@ -336,7 +337,7 @@ mod words {
                     own[i] = correction(t, *from);
                 }
             }
-            let mut acc = [[D::start(); NV]; MR];
+            let mut acc = start::<D, false, MR, NV>(t);
             let mut packed = t.packed;
             let flip = D::flip(t.flip);
             let mut left = t.segments * t.len.div_ceil(D::DEPTH);
@@ -378,6 +379,21 @@ mod words {
 }
 #[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
 use words::{convert, tile_of_words};
+
+/// The sums of a tile before the first product.
+#[inline(always)]
+unsafe fn start<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
+    t: &PanelI8,
+) -> [[D::Sums; NV]; MR] {
+    // SAFETY: the caller meets the contract of this function: the panel has a bias for each column.
+    unsafe {
+        let mut row = [D::start(); NV];
+        for (j, sums) in row.iter_mut().enumerate() {
+            *sums = D::start_at(t.bias.add(j * D::LANES));
+        }
+        [row; MR]
+    }
+}
 
 /// Stores the sums of each row, each of which gets `own` added.
 #[inline(always)]
@@ -434,16 +450,17 @@ unsafe fn sums<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
 ) -> [D::I; MR] {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        let bias = D::load(t.bias.add(J * D::LANES));
+        let bias = if D::BIASED { D::splat(0) } else { D::load(t.bias.add(J * D::LANES)) };
         let mut sums = [bias; MR];
-        if t.weight_zero == 0 {
-            for i in 0..MR {
-                sums[i] = D::add(D::row(acc[i / D::ROWS][J], i % D::ROWS), bias);
+        for i in 0..MR {
+            sums[i] = D::row(acc[i / D::ROWS][J], i % D::ROWS);
+            if !D::BIASED {
+                sums[i] = D::add(sums[i], bias);
             }
-        } else {
+        }
+        if t.weight_zero != 0 {
             for i in 0..MR {
-                let bias = D::add(bias, D::splat(own[i]));
-                sums[i] = D::add(D::row(acc[i / D::ROWS][J], i % D::ROWS), bias);
+                sums[i] = D::add(sums[i], D::splat(own[i]));
             }
         }
         if let Some([one, two, three]) = more {

@@ -89,8 +89,16 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
     const ROWS: usize = 1;
     /// Whether [`Product8::a`] loads activations that [`Widen`] has widened. Other constants then have their defaults.
     const WIDENED: bool = false;
+    /// Whether sums can begin with the bias.
+    const BIASED: bool = false;
 
     unsafe fn start() -> Self::Sums;
+    /// The sums of a vector of columns with this bias, if they are `BIASED`; otherwise as [`Product8::start`].
+    #[inline(always)]
+    unsafe fn start_at(_bias: *const i32) -> Self::Sums {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { Self::start() }
+    }
     /// Loads `DEPTH * GROUPS` bytes at each address. Only the first one counts if `ROWS` is 1.
     unsafe fn a(rows: [*const u8; 2], flip: Self::Flip) -> Self::A;
     /// Loads weights `[column][DEPTH]`.

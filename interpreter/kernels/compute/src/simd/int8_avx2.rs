@@ -364,9 +364,11 @@ impl Product8 for Avx2Pairs {
     type Sums = __m256i;
     const DEPTH: usize = 2;
     const WIDENED: bool = true;
+    const BIASED: bool = true;
 
     intrinsics! {
         start() -> __m256i = _mm256_setzero_si256();
+        start_at(bias: *const i32) -> __m256i = Self::load(bias);
         a(rows: [*const u8; 2], _flip: __m128i) -> __m256i =
             _mm256_set1_epi32(rows[0].cast::<i32>().read_unaligned());
         columns(p: *const i8) -> __m256i = _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast()));

@@ -103,16 +103,17 @@ impl<W: Words, const V: usize> Pairs<W, V> {
     }
 
     /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`]. Results have [`PRODUCT_SHIFT`]
-    /// bits of a fraction.
+    /// bits of a fraction. Without `AWAY`, all ties round up.
     #[inline(always)]
-    unsafe fn scale(x: W::V, fields: &[W::V; PRODUCT_FIELDS]) -> W::V {
+    unsafe fn scale<const AWAY: bool>(x: W::V, fields: &[W::V; PRODUCT_FIELDS]) -> W::V {
         let [multiplier, min, max, power, addend, away, _] = *fields;
         // SAFETY: the caller meets the contract of this function.
         unsafe {
             let x = W::mul_32(W::min_32(W::max_32(x, min), max), power);
             let high = W::mul_high_32(x, multiplier);
+            let rounded = W::add_32(high, addend);
             // The product has the sign of the sum.
-            W::add_32(W::add_32(high, addend), W::and(W::sar_32(high, 31), away))
+            if AWAY { W::add_32(rounded, W::and(W::sar_32(high, 31), away)) } else { rounded }
         }
     }
 
@@ -362,7 +363,7 @@ impl<W: Words, const V: usize> Dot8 for Pairs<W, V> {
             }
             let mut y = x;
             for (v, y) in y.iter_mut().enumerate() {
-                *y = W::sar_32(Self::scale(*y, &Self::fields(values, v)), PRODUCT_SHIFT);
+                *y = W::sar_32(Self::scale::<true>(*y, &Self::fields(values, v)), PRODUCT_SHIFT);
             }
             y
         }
@@ -449,17 +450,18 @@ impl<W: Words> Pairs<W, 1> {
             let fields = Self::fields(record, 0);
             // Without a loop, from which the compiler would move parts of products.
             let mut y = [W::splat_32(0); 4];
-            macro_rules! row {
-                ($i:literal) => {
+            macro_rules! rows {
+                ($away:literal: $($i:literal)*) => { $(
                     if sums.len() > $i {
-                        y[$i] = Self::scale(sums[$i][0], &fields);
+                        y[$i] = Self::scale::<$away>(sums[$i][0], &fields);
                     }
-                };
+                )* };
             }
-            row!(0);
-            row!(1);
-            row!(2);
-            row!(3);
+            if q.away {
+                rows!(true: 0 1 2 3);
+            } else {
+                rows!(false: 0 1 2 3);
+            }
             let mut bytes = [0u32; 4];
             W::store(bytes.as_mut_ptr().cast(), Self::to_bytes(y));
             for i in 0..sums.len() {
@@ -508,22 +510,27 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
             }
             // Without a loop, from which the compiler would move parts of products.
             macro_rules! two {
-                ($i:literal) => {
+                ($away:literal: $i:literal) => {
                     if let Some([first, others @ ..]) = sums.get($i..) {
                         let second = others.first().unwrap_or(first);
                         let mut y = [W::splat_32(0); 4];
                         for v in 0..2 {
                             let fields = Self::fields(q.records, v);
-                            y[v] = Self::scale(first[v], &fields);
-                            y[2 + v] = Self::scale(second[v], &fields);
+                            y[v] = Self::scale::<$away>(first[v], &fields);
+                            y[2 + v] = Self::scale::<$away>(second[v], &fields);
                         }
                         let pixels = 1 + others.len().min(1);
                         store_pixels::<W>(out.add($i * stride), Self::to_bytes(y), (pixels, stride), n);
                     }
                 };
             }
-            two!(0);
-            two!(2);
+            if q.away {
+                two!(true: 0);
+                two!(true: 2);
+            } else {
+                two!(false: 0);
+                two!(false: 2);
+            }
         }
     }
 
@@ -616,11 +623,17 @@ impl<W: Words> Product8 for Pairs<W, 1> {
     type Sums = W::V;
     const DEPTH: usize = 2;
     const WIDENED: bool = true;
+    const BIASED: bool = true;
 
     #[inline(always)]
     unsafe fn start() -> W::V {
         // SAFETY: the caller meets the contract of this function.
         unsafe { W::splat_32(0) }
+    }
+    #[inline(always)]
+    unsafe fn start_at(bias: *const i32) -> W::V {
+        // SAFETY: valid for all columns by the trait's contract.
+        unsafe { W::load(bias.cast()) }
     }
     #[inline(always)]
     unsafe fn a(rows: [*const u8; 2], _flip: W::V) -> W::V {

@@ -97,9 +97,11 @@ impl Product8 for RelaxedDot<1> {
     type Cols = v128;
     type Sums = v128;
     const DEPTH: usize = 4;
+    const BIASED: bool = true;
 
     intrinsics! {
         start() -> v128 = i32x4_splat(0);
+        start_at(bias: *const i32) -> v128 = v128_load(bias.cast());
         a(rows: [*const u8; 2], flip: v128) -> v128 = v128_xor(v128_load32_splat(rows[0].cast()), flip);
         columns(p: *const i8) -> v128 = v128_load(p.cast());
         row(sums: v128, _row: usize) -> [v128; 1] = [sums];
