@@ -1,7 +1,9 @@
 //! The graph in `prepare`, and the delegate's claims and rejections.
 
 use std::fmt;
+use std::sync::Arc;
 
+use delegraph_core::kernel::Budget;
 use delegraph_core::{NodeId, Result};
 
 use crate::{
@@ -37,6 +39,7 @@ pub struct DelegateContext<'a> {
     /// The application's limits, in addition to the delegate's own.
     limits: PartitionOptions,
     memory_limit: Option<u64>,
+    budget: Option<Arc<Budget>>,
     claims: Vec<Claim<'a>>,
     rejections: Vec<Option<Rejection>>,
     claimed: Vec<bool>,
@@ -47,8 +50,18 @@ impl<'a> DelegateContext<'a> {
     pub fn new(graph: GraphView<'a>, versions: VersionTable) -> Self {
         let nodes = graph.subgraph().nodes().len();
         let (claims, rejections, claimed) = (Vec::new(), vec![None; nodes], vec![false; nodes]);
-        let (capabilities, limits, memory_limit) = Default::default();
-        DelegateContext { graph, versions, capabilities, limits, memory_limit, claims, rejections, claimed }
+        let (capabilities, limits, memory_limit, budget) = Default::default();
+        DelegateContext {
+            graph,
+            versions,
+            capabilities,
+            limits,
+            memory_limit,
+            budget,
+            claims,
+            rejections,
+            claimed,
+        }
     }
 
     /// Sets the capabilities of the delegate.
@@ -69,6 +82,24 @@ impl<'a> DelegateContext<'a> {
     /// memory of its own, on a device for example, claims only what fits.
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_limit
+    }
+
+    /// Sets the budget of the work that `prepare` is part of.
+    #[must_use]
+    pub fn with_budget(mut self, budget: &Arc<Budget>) -> Self {
+        self.budget = Some(Arc::clone(budget));
+        self
+    }
+
+    /// Polls for the end of the work. A delegate calls it for each node, since checking a node may read large constants.
+    ///
+    /// # Errors
+    /// [`Cancelled`] if the application cancelled the work; [`LimitExceeded`] once its time is over.
+    ///
+    /// [`Cancelled`]: delegraph_core::Error::Cancelled
+    /// [`LimitExceeded`]: delegraph_core::Error::LimitExceeded
+    pub fn check_interrupted(&self) -> Result<()> {
+        self.budget.as_ref().map_or(Ok(()), |budget| budget.check())
     }
 
     /// Sets limits of the application, which apply to all claims.

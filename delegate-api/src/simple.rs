@@ -54,9 +54,13 @@ pub trait SimpleDelegate: Send {
 impl<'a> DelegateContext<'a> {
     /// Claims every node that may be claimed and that `delegate` supports, within its limits; rejects the others with
     /// reasons. [`Simple`](crate::Simple) prepares with this function.
-    pub fn claim_supported<D: SimpleDelegate + ?Sized>(&mut self, delegate: &'a mut D) {
+    ///
+    /// # Errors
+    /// If the work was interrupted: see [`DelegateContext::check_interrupted`].
+    pub fn claim_supported<D: SimpleDelegate + ?Sized>(&mut self, delegate: &'a mut D) -> Result<()> {
         let mut nodes = Vec::new();
         for node in self.graph().nodes() {
+            self.check_interrupted()?;
             match self.may_claim(&node).and_then(|()| delegate.supports(&node)) {
                 Ok(()) => nodes.push(node.id()),
                 Err(reason) => self.reject(node.id(), reason),
@@ -65,6 +69,7 @@ impl<'a> DelegateContext<'a> {
         let nodes = self.limit(&nodes, &delegate.partition_options());
         let nodes = delegate.choose(self, nodes);
         self.claim(&nodes, move |params, graph| delegate.create_kernel(params, graph));
+        Ok(())
     }
 }
 
@@ -96,7 +101,6 @@ impl<D: SimpleDelegate> Delegate for Simple<D> {
     }
 
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()> {
-        cx.claim_supported(&mut self.0);
-        Ok(())
+        cx.claim_supported(&mut self.0)
     }
 }

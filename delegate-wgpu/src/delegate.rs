@@ -362,6 +362,7 @@ impl Delegate for WgpuDelegate {
         }
         let (mut nodes, mut deferred, mut trial) = (Vec::new(), Vec::new(), Trial::default());
         for node in cx.graph().nodes() {
+            cx.check_interrupted()?;
             let may = cx.may_claim(&node);
             let Err(reason) = may.and_then(|()| self.supports(&node)) else {
                 nodes.push(node.id());

@@ -1,12 +1,15 @@
 //! Partitions, and limits on them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use delegraph_core::{BuiltinOp, Error, NodeId, Op, SubgraphBuilder, TensorType};
+use delegraph_core::{BuiltinOp, Error, NodeId, Op, Result, SubgraphBuilder, TensorType};
 use delegraph_delegate_api::{
-    CostModel, Delegate, DelegateContext, PartitionOptions, Policy, Rates, VersionTable,
+    CostModel, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView,
+    PartitionOptions, Policy, Rates, Rejection, Simple, SimpleDelegate, VersionTable,
 };
-use delegraph_interpreter::Interpreter;
+use delegraph_interpreter::{Interpreter, ResourceLimits};
 
 use crate::support::{
     ABS, ADD, MUL, NEG, Scripted, X, build, chain, on_cpu, partitions, reasons, run, step, with,
@@ -61,6 +64,53 @@ fn small_partitions_are_left() {
     let interpreter = limited(PartitionOptions::default().with_min_nodes(3));
     assert_eq!(partitions(&interpreter), [[5, 6, 7]]);
     assert!(reasons(&interpreter).contains(&(2, "PartitionTooSmall")));
+}
+
+/// Supports no node, and takes 20 ms to say so.
+struct Slow {
+    versions: VersionTable,
+    asked: Arc<AtomicUsize>,
+}
+
+impl SimpleDelegate for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.versions
+    }
+
+    fn supports(&self, _node: &NodeView<'_>) -> Result<(), Rejection> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(20));
+        Err(Rejection::Other("slow".into()))
+    }
+
+    fn create_kernel(
+        &mut self,
+        _params: &DelegateParams,
+        _graph: &GraphView<'_>,
+    ) -> Result<Box<dyn DelegateKernel>> {
+        Err(Error::Kernel("no node was claimed".into()))
+    }
+}
+
+#[test]
+fn a_delegate_is_interrupted_between_nodes() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let delegate = || Slow { versions: VersionTable::new(&[(NEG, 1)]), asked: Arc::clone(&asked) };
+    let model = chain(&[NEG; 100]);
+    let limits = ResourceLimits::default().with_time(Duration::from_millis(50));
+    let built = Interpreter::builder(model.clone()).delegate(Simple(delegate())).limits(limits).build();
+    assert!(matches!(built, Err(Error::LimitExceeded(_))), "{built:?}");
+    let before = asked.load(Ordering::Relaxed);
+    assert!((1..100).contains(&before), "{before}");
+    // Without a limit all nodes are asked, and the delegate has not failed.
+    let mut interpreter = Interpreter::builder(model).delegate(Simple(delegate())).build().unwrap();
+    assert_eq!(asked.load(Ordering::Relaxed) - before, 100);
+    assert!(interpreter.report().failures.is_empty());
+    assert!(run(&mut interpreter, &X).is_ok());
 }
 
 #[test]

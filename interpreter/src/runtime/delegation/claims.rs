@@ -1,8 +1,10 @@
 //! Claiming: delegates claim nodes, claims are grouped into partitions, and kernels are created for the partitions.
 
+use std::sync::Arc;
+
 use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::{Model, NodeId, TensorId};
-use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::kernel::{Budget, RuntimeTensor};
 use delegraph_delegate_api::{
     Callees, DelegateContext, DelegateFailure, GraphView, Group, KernelFactory, NodeReport, NodeState,
     PartitionReport, Policy, Rejection, Report, Runner, partition,
@@ -57,6 +59,7 @@ pub(crate) fn claim(
     candidate: Candidate<'_>,
     delegates: &mut Delegates,
     callees: &dyn Callees,
+    budget: &Arc<Budget>,
 ) -> Result<Claims, ClaimError> {
     let states = candidate.states;
     let mut taken = states.to_vec();
@@ -79,7 +82,7 @@ pub(crate) fn claim(
         let graph = candidate.graph(view).with_callees(callees);
         let claimed = contain(|| {
             let capabilities = delegate.capabilities();
-            let cx = DelegateContext::new(graph, delegate.max_versions().clone());
+            let cx = DelegateContext::new(graph, delegate.max_versions().clone()).with_budget(budget);
             let mut cx = cx.with_capabilities(capabilities).with_limits(limits).with_memory_limit(memory);
             delegate.prepare(&mut cx)?;
             Ok((cx.finish(), capabilities))

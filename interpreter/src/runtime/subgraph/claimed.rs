@@ -67,8 +67,15 @@ fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> R
         }
         Claims { report, partitions: Vec::new(), units }
     } else {
-        let claims = claim(candidate, delegates, &*env.subgraphs);
-        let claims = claims.map_err(|(index, error)| delegates.fail(index, "", error))?;
+        let budget = env.services.budget;
+        let claims = match claim(candidate, delegates, &*env.subgraphs, budget) {
+            Ok(claims) => claims,
+            Err((index, error)) => {
+                // A delegate that was interrupted has not failed.
+                budget.check()?;
+                return Err(delegates.fail(index, "", error));
+            }
+        };
         // Composites that no delegate claimed are offered again, node by node.
         let complete = composites::unclaimed(parts, &claims.report).next().is_none();
         if role == Role::Entry && delegates.policy == Policy::Require && complete {
