@@ -99,7 +99,8 @@ impl Spec {
 
     fn channel_variant(&self, caps: &Caps, vec4: bool) -> Variant {
         let source = include_str!("wgsl/depthwise_conv_2d_any.wgsl");
-        self.variant(caps, Template::new("depthwise_conv_2d_any", source).flag("VEC4", vec4))
+        let template = Template::new("depthwise_conv_2d_any", source).flag("VEC4", vec4);
+        self.variant(caps, template.flag("ROLLED", caps.software))
     }
 
     fn variant(&self, caps: &Caps, template: Template) -> Variant {

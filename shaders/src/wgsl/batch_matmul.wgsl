@@ -225,21 +225,33 @@ fn main(
     if column >= p.columns {
         return;
     }
+#if ROLLED && FIXED
+    // As in convolutions.
+    var sums = array<array<S, {{WIDTH}}>, {{PIXELS}}>(
 #for i in 0..PIXELS
-    if first + {{i}}u < p.rows {
-        let at = (group.z * p.rows + first + {{i}}u) * p.columns + column;
+        array<S, {{WIDTH}}>(
 #for c in 0..WIDTH
-        let result_{{i}}_{{c}} = result(sum_{{i}}_{{c}}, column + {{c}}u);
+            sum_{{i}}_{{c}},
 #endfor
-#if WIDTH == 1
-        output[at] = finish(result_{{i}}_0);
+        ),
+#endfor
+    );
+    for (var i = 0u; i < {{PIXELS}}u; i++) {
+        let row = first + i;
+#for c in 0..WIDTH
+        let sum_{{c}} = sums[i][{{c}}];
+#endfor
+#include "matmul_row"
+    }
 #else
-#if WIDTH == 2
-        output[at / 2u] = finish(T(result_{{i}}_0, result_{{i}}_1));
-#else
-        output[at / 4u] = finish(T(result_{{i}}_0, result_{{i}}_1, result_{{i}}_2, result_{{i}}_3));
-#endif
-#endif
+#for i in 0..PIXELS
+    {
+        let row = first + {{i}}u;
+#for c in 0..WIDTH
+        let sum_{{c}} = sum_{{i}}_{{c}};
+#endfor
+#include "matmul_row"
     }
 #endfor
+#endif
 }

@@ -127,26 +127,29 @@ fn main(
 #endfor
         }
     }
+#if ROLLED && INTEGERS
+    // Unrolled, results take most of the time of compilation on software devices.
+#if SUMS > 0
+    var sums = array<I, {{TILE}}>(
+#else
+    var sums = array<F, {{TILE}}>(
+#endif
 #for i in 0..TILE
-    if x + {{i}}u < p.out_w {
-        let at = (out_row * p.out_w + x + {{i}}u) * out_channels + o;
-#if INTEGERS
-        let pixel = out_row * p.out_w + x + {{i}}u;
-#if VEC4
-        let first = o * 4u;
-        let result_{{i}} = T(
-            result(sum_{{i}}.x, first, pixel),
-            result(sum_{{i}}.y, first + 1u, pixel),
-            result(sum_{{i}}.z, first + 2u, pixel),
-            result(sum_{{i}}.w, first + 3u, pixel),
-        );
+        sum_{{i}},
+#endfor
+    );
+    for (var i = 0u; i < {{TILE}}u; i++) {
+        let sum = sums[i];
+        let column = x + i;
+#include "depthwise_pixel"
+    }
 #else
-        let result_{{i}} = result(sum_{{i}}, o, pixel);
-#endif
-#else
-        let result_{{i}} = sum_{{i}};
-#endif
-        output[at] = finish(result_{{i}}, at, o);
+#for i in 0..TILE
+    {
+        let sum = sum_{{i}};
+        let column = x + {{i}}u;
+#include "depthwise_pixel"
     }
 #endfor
+#endif
 }

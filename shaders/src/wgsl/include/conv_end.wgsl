@@ -2,24 +2,36 @@
     if o >= p.out_c {
         return;
     }
+#if ROLLED && INTEGERS
+    var sums = array<array<S, {{WIDTH}}>, {{PIXELS}}>(
 #for i in 0..PIXELS
-    if pixel_{{i}} < p.out_pixels {
+        array<S, {{WIDTH}}>(
 #for c in 0..WIDTH
-#if INTEGERS
-        let result_{{i}}_{{c}} = result(sum_{{i}}_{{c}}, o + {{c}}u, pixel_{{i}});
-#else
-        let result_{{i}}_{{c}} = sum_{{i}}_{{c}};
-#endif
+            sum_{{i}}_{{c}},
 #endfor
-        let at = (pixel_{{i}} * p.out_c + o) / {{WIDTH}}u;
-#if WIDTH == 1
-        output[at] = finish(result_{{i}}_0, at, o);
+        ),
+#endfor
+    );
+    var pixels = array<u32, {{PIXELS}}>(
+#for i in 0..PIXELS
+        pixel_{{i}},
+#endfor
+    );
+    for (var i = 0u; i < {{PIXELS}}u; i++) {
+        let pixel = pixels[i];
+#for c in 0..WIDTH
+        let sum_{{c}} = sums[i][{{c}}];
+#endfor
+#include "conv_pixel"
+    }
 #else
-#if WIDTH == 2
-        output[at] = finish(T(result_{{i}}_0, result_{{i}}_1), at, o / 2u);
-#else
-        output[at] = finish(T(result_{{i}}_0, result_{{i}}_1, result_{{i}}_2, result_{{i}}_3), at, o / 4u);
-#endif
-#endif
+#for i in 0..PIXELS
+    {
+        let pixel = pixel_{{i}};
+#for c in 0..WIDTH
+        let sum_{{c}} = sum_{{i}}_{{c}};
+#endfor
+#include "conv_pixel"
     }
 #endfor
+#endif
