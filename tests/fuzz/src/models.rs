@@ -6,7 +6,8 @@ use delegraph_conformance::seeded::{self, SplitMix64};
 use delegraph_core::{Model, ModelBytes, Result};
 use delegraph_interpreter::fusion::Pipeline;
 use delegraph_interpreter::{
-    BuiltinOpResolver, Interpreter, InterpreterBuilder, ReferenceOpResolver, ResourceLimits,
+    BuiltinOpResolver, CancellationToken, Interpreter, InterpreterBuilder, ReferenceOpResolver,
+    ResourceLimits,
 };
 
 /// Memory limit of a fuzzed interpreter.
@@ -82,7 +83,16 @@ pub fn fusion(bytes: &[u8]) {
 /// # Errors
 /// The first error, except errors of resizes.
 pub fn run(builder: InterpreterBuilder) -> Result<()> {
+    run_watched(builder, drop)
+}
+
+/// As [`run`]; `watch` gets a token that cancels the calls.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_watched(builder: InterpreterBuilder, watch: impl FnOnce(CancellationToken)) -> Result<()> {
     let mut interpreter = builder.threads(1).prepare_later().build()?;
+    watch(interpreter.cancellation_token());
     interpreter.prepare()?;
     // `explain` shows what is in it.
     let _ = format!("{:?}", interpreter.report());

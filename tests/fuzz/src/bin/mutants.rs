@@ -11,15 +11,17 @@ use std::io::{BufRead as _, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use delegraph_core::{Model, ModelBytes};
-use delegraph_fuzz::models::run;
+use delegraph_fuzz::models::run_watched;
 use delegraph_fuzz::mutate::{Dice, mutant};
 use delegraph_fuzz::seeds;
-use delegraph_interpreter::{BuiltinOpResolver, Interpreter, ReferenceOpResolver, ResourceLimits};
+use delegraph_interpreter::{
+    BuiltinOpResolver, CancellationToken, Interpreter, ReferenceOpResolver, ResourceLimits,
+};
 
 const MEMORY: usize = 1 << 30;
 const TIME: Duration = Duration::from_secs(8);
@@ -156,7 +158,22 @@ fn attempt(on: &str, file: &[u8]) {
         },
         _ => builder.resolver(BuiltinOpResolver::new()),
     };
-    let _ = run(builder);
+    let attempt = Arc::new(());
+    let _ = run_watched(builder, |token| watch(token, Arc::downgrade(&attempt)));
+}
+
+/// Cancels the work of an attempt once it took [`TIME`] of the processor, as the command's option `--timeout` does: a software
+/// device runs on several threads.
+fn watch(token: CancellationToken, attempt: Weak<()>) {
+    let start = measure::processor_time();
+    std::thread::spawn(move || {
+        while attempt.strong_count() > 0 {
+            if measure::processor_time().saturating_sub(start) > TIME {
+                token.cancel();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
 }
 
 /// Runs workers until all mutants ran; returns the number of findings.
