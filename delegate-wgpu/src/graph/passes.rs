@@ -11,7 +11,8 @@ use crate::graph::{Graph, Source, Spec, Step, Uses, ValueId, Weights};
 
 /// Applies all rules until none applies. `alignment`: the alignment of views in another value's memory, in bytes.
 pub(crate) fn optimize(graph: &mut Graph<'_>, alignment: u64) {
-    while apply_one(graph, alignment) {}
+    const RULES: &[Rule] = &[fuse_pad, fuse_unary, fuse_prelu, fuse_residual, place];
+    while RULES.iter().fold(false, |any, rule| apply(graph, *rule, alignment) || any) {}
 }
 
 /// Stores weights in 16 bits where that is exact, as for float16 models.
@@ -24,37 +25,67 @@ pub(crate) fn halve_weights(graph: &mut Graph<'_>) {
     }
 }
 
-/// A rule merges step `i` with another one, if possible, and returns whether it did.
-type Rule = fn(&mut Graph<'_>, &Uses, usize, u64) -> bool;
+/// A rule merges step `i` with another one, if possible, and returns the step that is left over and the one that has its nodes.
+type Rule = fn(&mut Graph<'_>, &mut Sweep, usize, u64) -> Option<[usize; 2]>;
 
-fn apply_one(graph: &mut Graph<'_>, alignment: u64) -> bool {
-    const RULES: &[Rule] = &[fuse_pad, fuse_unary, fuse_prelu, fuse_residual, place];
-    let uses = graph.uses();
-    RULES.iter().any(|rule| (0..graph.steps.len()).any(|i| rule(graph, &uses, i, alignment)))
+/// One application of a rule to all steps.
+struct Sweep {
+    uses: Uses,
+    /// Steps that were merged, whose uses have changed.
+    merged: Vec<bool>,
 }
 
-/// Returns the only writer of the whole value `id`, if step `reader` is its only reader.
-fn only_producer(graph: &Graph<'_>, uses: &Uses, id: ValueId, reader: usize) -> Option<usize> {
-    let root = graph.whole(id)?;
-    match (uses.writers[root.0].as_slice(), uses.readers[root.0].as_slice(), uses.pinned[root.0]) {
-        (&[writer], &[r], false) if r == reader => Some(writer),
-        _ => None,
+impl Sweep {
+    /// Returns the only writer of the whole value `id`, if step `reader` is its only reader, and neither has been merged.
+    fn only_producer(&self, graph: &Graph<'_>, id: ValueId, reader: usize) -> Option<usize> {
+        let root = graph.whole(id)?;
+        let Uses { writers, readers, pinned } = &self.uses;
+        match (writers[root.0].as_slice(), readers[root.0].as_slice(), pinned[root.0]) {
+            (&[writer], &[r], false) if r == reader && !self.merged[writer] => Some(writer),
+            _ => None,
+        }
     }
 }
 
-/// Removes step `i`; step `into`, into which it is merged, now writes its output.
-fn merge(graph: &mut Graph<'_>, i: usize, into: usize) {
-    let gone = graph.steps.remove(i);
+/// Applies a rule until it does not apply to any step. Returns whether it did. Steps are removed after each sweep, whose number
+/// is logarithmic in the length of a chain, so that large graphs do not take quadratic time.
+fn apply(graph: &mut Graph<'_>, rule: Rule, alignment: u64) -> bool {
+    let before = graph.steps.len();
+    loop {
+        let count = graph.steps.len();
+        let mut sweep = Sweep { uses: graph.uses(), merged: vec![false; count] };
+        let mut left_over = vec![false; count];
+        for i in 0..count {
+            if sweep.merged[i] {
+                continue;
+            }
+            if let Some([removed, kept]) = rule(graph, &mut sweep, i, alignment) {
+                left_over[removed] = true;
+                (sweep.merged[removed], sweep.merged[kept]) = (true, true);
+            }
+        }
+        let mut left_over = left_over.into_iter();
+        graph.steps.retain(|_| left_over.next() == Some(false));
+        if graph.steps.len() == count {
+            return count < before;
+        }
+    }
+}
+
+/// Merges step `i` into step `into`, which now writes its output.
+fn merge(graph: &mut Graph<'_>, i: usize, into: usize) -> Option<[usize; 2]> {
+    let (output, nodes) = (graph.steps[i].output, std::mem::take(&mut graph.steps[i].nodes));
     let step = &mut graph.steps[into];
-    step.output = gone.output;
-    step.nodes.extend(gone.nodes);
+    step.output = output;
+    step.nodes.extend(nodes);
     step.nodes.sort_unstable();
+    Some([i, into])
 }
 
 /// Merges a unary function into a preceding step with an epilogue, a binary operator, or other unary functions.
-fn fuse_unary(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
-    let Some(Step { spec: Spec::Unary(unary), inputs, .. }) = graph.steps.get(i) else { return false };
-    let Some(before) = inputs.first().and_then(|&id| only_producer(graph, uses, id, i)) else { return false };
+fn fuse_unary(graph: &mut Graph<'_>, sweep: &mut Sweep, i: usize, _: u64) -> Option<[usize; 2]> {
+    let Step { spec: Spec::Unary(unary), inputs, .. } = graph.steps.get(i)? else { return None };
+    let before = sweep.only_producer(graph, *inputs.first()?, i)?;
     let functions = unary.steps.clone();
     let fused = match &mut graph.steps[before].spec {
         Spec::Unary(unary) => {
@@ -66,16 +97,13 @@ fn fuse_unary(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
             _ => false,
         },
     };
-    if fused {
-        merge(graph, i, before);
-    }
-    fused
+    if fused { merge(graph, i, before) } else { None }
 }
 
 /// Merges PRELU with one slope per channel into a preceding step with an epilogue.
-fn fuse_prelu(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
-    let Some(Step { spec: Spec::Binary(binary), inputs, .. }) = graph.steps.get(i) else { return false };
-    let &[data, slope] = inputs.as_slice() else { return false };
+fn fuse_prelu(graph: &mut Graph<'_>, sweep: &mut Sweep, i: usize, _: u64) -> Option<[usize; 2]> {
+    let Step { spec: Spec::Binary(binary), inputs, .. } = graph.steps.get(i)? else { return None };
+    let &[data, slope] = inputs.as_slice() else { return None };
     let channels = binary.output.last().copied().unwrap_or(1);
     let per_channel = binary.op == Binary::Prelu
         && binary.activation == Activation::None
@@ -83,9 +111,9 @@ fn fuse_prelu(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
         && binary.b.last() == Some(&channels)
         && binary.b.iter().rev().skip(1).all(|&d| d == 1);
     if !per_channel || !matches!(graph.value(slope).source, Source::Constant(_)) {
-        return false;
+        return None;
     }
-    let Some(before) = only_producer(graph, uses, data, i) else { return false };
+    let before = sweep.only_producer(graph, data, i)?;
     // Compared with the step's own output: a view may have another innermost dimension.
     let same_channels = graph.value(graph.steps[before].output).shape.last() == Some(&channels);
     let step = &mut graph.steps[before];
@@ -93,63 +121,59 @@ fn fuse_prelu(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
         && step.slope.is_none()
         && step.spec.epilogue_mut().is_some()
         && step.spec.activation_mut().is_some_and(|place| fill(place, Activation::Prelu));
-    if fused {
-        step.slope = Some(slope);
-        merge(graph, i, before);
+    if !fused {
+        return None;
     }
-    fused
+    step.slope = Some(slope);
+    merge(graph, i, before)
 }
 
 /// Merges ADD of two tensors of the same shape into the producer of the later one, which must have an epilogue.
-fn fuse_residual(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
-    let Some(Step { spec: Spec::Binary(binary), inputs, .. }) = graph.steps.get(i) else { return false };
-    let &[a, b] = inputs.as_slice() else { return false };
+fn fuse_residual(graph: &mut Graph<'_>, sweep: &mut Sweep, i: usize, _: u64) -> Option<[usize; 2]> {
+    let Step { spec: Spec::Binary(binary), inputs, .. } = graph.steps.get(i)? else { return None };
+    let &[a, b] = inputs.as_slice() else { return None };
     if binary.op != Binary::Add || binary.element != Element::F32 || binary.a != binary.b {
-        return false;
+        return None;
     }
     let after = binary.activation;
     let available = |id: ValueId, before: usize| {
         let root = graph.root(id).0;
-        uses.writers[root.0].iter().all(|&writer| writer < before)
+        sweep.uses.writers[root.0].iter().all(|&writer| writer < before)
     };
     let candidate = |data: ValueId, other: ValueId| {
-        let before = only_producer(graph, uses, data, i)?;
+        let before = sweep.only_producer(graph, data, i)?;
         let room = graph.steps[before].spec.clone().epilogue_mut().is_some_and(|e| e.residual.is_none());
         (room && available(other, before)).then_some((before, other))
     };
-    let Some((before, other)) = candidate(a, b).or_else(|| candidate(b, a)) else { return false };
+    let (before, other) = candidate(a, b).or_else(|| candidate(b, a))?;
     let step = &mut graph.steps[before];
     if let Some(epilogue) = step.spec.epilogue_mut() {
         epilogue.residual = Some(after);
     }
     step.residual = Some(other);
-    merge(graph, i, before);
-    true
+    merge(graph, i, before)
 }
 
 /// Merges zero padding into the following convolution, as the convolution's own padding.
-fn fuse_pad(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
-    let Some(step) = graph.steps.get(i) else { return false };
-    let Some(before) = step.inputs.first().and_then(|&id| only_producer(graph, uses, id, i)) else {
-        return false;
-    };
-    let Spec::Pad(pad) = &graph.steps[before].spec else { return false };
+fn fuse_pad(graph: &mut Graph<'_>, sweep: &mut Sweep, i: usize, _: u64) -> Option<[usize; 2]> {
+    let before = sweep.only_producer(graph, *graph.steps.get(i)?.inputs.first()?, i)?;
+    let Spec::Pad(pad) = &graph.steps[before].spec else { return None };
     let (&[none, [top, bottom], [left, right], inner], &[n, h, w, c]) =
         (pad.padding.as_slice(), pad.input.as_slice())
     else {
-        return false;
+        return None;
     };
     let padded = [n, h + top + bottom, w + left + right, c];
     let (fill, around) = (pad.fill, none == [0, 0] && inner == [0, 0]);
-    let (Ok(top), Ok(left), true) = (i32::try_from(top), i32::try_from(left), around) else { return false };
+    let (Ok(top), Ok(left), true) = (i32::try_from(top), i32::try_from(left), around) else { return None };
     let (input, padding, epilogue) = match &mut graph.steps[i].spec {
         Spec::Conv2D(conv) => (&mut conv.input, &mut conv.padding, conv.epilogue),
         Spec::DepthwiseConv2D(conv) => (&mut conv.input, &mut conv.padding, conv.epilogue),
-        _ => return false,
+        _ => return None,
     };
     let zero = epilogue.integers.map_or(0.0_f32.to_bits(), |i| i.input_zero.cast_unsigned());
     if *input != padded || fill != Fill::Value(zero) {
-        return false;
+        return None;
     }
     *input = [n, h, w, c];
     *padding = [padding[0] + top, padding[1] + left];
@@ -158,36 +182,41 @@ fn fuse_pad(graph: &mut Graph<'_>, uses: &Uses, i: usize, _: u64) -> bool {
     graph.steps[i].inputs = source;
     graph.steps[i].nodes.extend(nodes);
     graph.steps[i].nodes.sort_unstable();
-    graph.steps.remove(before);
-    true
+    Some([before, i])
 }
 
 /// Removes the copy of an input into a contiguous part of a concatenation: the producer of the input writes that part.
-fn place(graph: &mut Graph<'_>, uses: &Uses, i: usize, alignment: u64) -> bool {
-    let Some(Step { spec: Spec::Join(join), inputs, output, .. }) = graph.steps.get(i) else { return false };
-    let Some(at) = join.piece().filter(|at| at.is_multiple_of(alignment)) else { return false };
-    let Some(part) = inputs.first().and_then(|&id| graph.whole(id)) else { return false };
+fn place(graph: &mut Graph<'_>, sweep: &mut Sweep, i: usize, alignment: u64) -> Option<[usize; 2]> {
+    let Step { spec: Spec::Join(join), inputs, output, .. } = graph.steps.get(i)? else { return None };
+    let at = join.piece().filter(|at| at.is_multiple_of(alignment))?;
+    let part = graph.whole(*inputs.first()?)?;
     let (output, (target, offset)) = (*output, graph.root(*output));
-    let computed = matches!(graph.value(part).source, Source::Steps) && !uses.writers[part.0].is_empty();
-    if !computed || uses.pinned[part.0] || part == target {
-        return false;
+    let Uses { writers, readers, pinned } = &mut sweep.uses;
+    let writer = *writers[part.0].last()?;
+    if !matches!(graph.value(part).source, Source::Steps) || pinned[part.0] || part == target {
+        return None;
     }
     // A step must not read and write one buffer, so no step may read one of the two values and write the other.
     let shared = |id: ValueId| [part, target].contains(&graph.root(id).0);
-    let clash = |(n, step): (usize, &Step<'_>)| n != i && shared(step.output) && step.reads().any(shared);
-    if graph.steps.iter().enumerate().any(clash) {
-        return false;
+    let mut both = writers[part.0].iter().chain(&writers[target.0]);
+    if both.any(|&n| n != i && graph.steps[n].reads().any(shared)) {
+        return None;
     }
     graph.values[part.0].source = Source::View { of: output, offset: at };
     debug_assert_eq!(graph.root(part), (target, offset + at));
-    let gone = graph.steps.remove(i);
-    if let Some(&writer) = uses.writers[part.0].last() {
-        let nodes = &mut graph.steps[writer].nodes;
-        nodes.extend(gone.nodes);
-        nodes.sort_unstable();
-        nodes.dedup();
+    // The part's memory is the target's now.
+    for all in [writers, readers] {
+        let of_part = std::mem::take(&mut all[part.0]);
+        all[target.0].extend(of_part);
+        all[target.0].retain(|&n| n != i);
+        all[target.0].sort_unstable();
     }
-    true
+    let nodes = std::mem::take(&mut graph.steps[i].nodes);
+    let step = &mut graph.steps[writer];
+    step.nodes.extend(nodes);
+    step.nodes.sort_unstable();
+    step.nodes.dedup();
+    Some([i, i])
 }
 
 /// Sets the activation, and returns true, if none is set.
