@@ -66,7 +66,7 @@ fn small_partitions_are_left() {
     assert!(reasons(&interpreter).contains(&(2, "PartitionTooSmall")));
 }
 
-/// Supports no node, and takes 20 ms to say so.
+/// Supports no node, and takes 20 ms for each.
 struct Slow {
     versions: VersionTable,
     asked: Arc<AtomicUsize>,
