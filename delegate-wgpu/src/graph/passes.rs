@@ -12,7 +12,7 @@ use crate::graph::{Graph, Source, Spec, Step, Uses, ValueId, Weights};
 /// Applies all rules until none applies. `alignment`: the alignment of views in another value's memory, in bytes.
 pub(crate) fn optimize(graph: &mut Graph<'_>, alignment: u64) {
     const RULES: &[Rule] = &[fuse_pad, fuse_unary, fuse_prelu, fuse_residual, place];
-    while RULES.iter().fold(false, |any, rule| apply(graph, *rule, alignment) || any) {}
+    while RULES.iter().any(|rule| apply(graph, *rule, alignment)) {}
 }
 
 /// Stores weights in 16 bits where that is exact, as for float16 models.
