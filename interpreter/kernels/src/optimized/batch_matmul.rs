@@ -1,6 +1,6 @@
 //! BATCH_MATMUL in single precision, and of 8 bits where single precision holds the sums exactly.
 
-use delegraph_core::kernel::{Parallel, PrepareContext};
+use delegraph_core::kernel::{Charged, Parallel, PrepareContext};
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
@@ -100,7 +100,7 @@ fn layout(p: &BatchMatMulParams) -> MatrixLayout {
 struct Products {
     product: BatchMatMulF32,
     /// Pairs of matrices, in the order of the output.
-    pairs: Vec<[usize; 2]>,
+    pairs: Charged<[usize; 2]>,
     depth: usize,
     /// Elements of the matrices.
     sizes: [usize; 3],
@@ -121,8 +121,9 @@ impl Products {
         }
         let product =
             BatchMatMulF32::new(Isa::best(), (m, k, n), p.adj_x, layout(p)).map_err(compute_error)?;
-        let mut pairs = Vec::new();
-        Nest::broadcast(&batch(a), &batch(b), &batch(output)).for_each([0; 2], |pair| pairs.push(pair));
+        let batches = batch(output);
+        let mut pairs = cx.budget().reserved(batches.iter().product())?;
+        Nest::broadcast(&batch(a), &batch(b), &batches).try_for_each([0; 2], |pair| pairs.push(pair))?;
         let threads = cx.threads().max(1);
         let parts = if pairs.len() >= threads { threads } else { 1 };
         Ok(Some(Products { product, pairs, depth: k, sizes: [m * k, k * n, m * n], parts, threads }))
