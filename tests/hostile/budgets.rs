@@ -65,6 +65,20 @@ fn check(name: &str, model: &Model, limit: Limit) {
 }
 
 #[test]
+fn pairs_of_matrices_are_charged() {
+    let model = models::many_products(1 << 20);
+    let limits = |bytes| limits().with_memory(bytes).with_time(Duration::from_secs(20));
+    // Input and output have 8 MiB, and the pairs of the optimized kernel 16 MiB.
+    let [optimized, reference] = run(&model, &limits(12 << 20));
+    reference.unwrap();
+    let error = optimized.unwrap_err();
+    assert_eq!(exceeded(&error).unwrap().limit(), Limit::Memory, "{error}");
+    for result in run(&model, &limits(64 << 20)) {
+        result.unwrap();
+    }
+}
+
+#[test]
 fn deep_calls_name_the_call_depth() {
     for call in [Call::Function, Call::If, Call::Case, Call::While] {
         check(&format!("{call:?}"), &models::chain(call, 500), Limit::CallDepth);

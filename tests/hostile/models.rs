@@ -301,6 +301,15 @@ pub(crate) fn giant_product(size: i32) -> Model {
     build([graph])
 }
 
+/// `count` products of two matrices of one number.
+pub(crate) fn many_products(count: usize) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [count, 1, 1]);
+    let y = graph.node(BuiltinOp::BATCH_MATMUL, batch_matmul()).inputs([x, x]).output("y");
+    graph.outputs([y]);
+    build([graph])
+}
+
 fn batch_matmul() -> Params {
     delegraph::core::ops::batch_matmul::BatchMatMulParams::default().into()
 }
