@@ -451,7 +451,8 @@ fn scaled_products(
         let values = match -m.shift {
             _ if m.multiplier == 0 => Some(constant(out.zero_point.clamp(out.low, out.high))),
             0..=MAX_PRODUCT_SHIFT => Some(scaled_product(m, ties, out)),
-            _ => two_outputs(m, ties, sums(i), out),
+            right if right > MAX_PRODUCT_SHIFT => two_outputs(m, ties, sums(i), out),
+            _ => None,
         };
         let Some(values) = values else {
             record.fill(0);
@@ -490,14 +491,10 @@ fn scaled_product(m: Multiplier, ties: Ties, out: &OutputQuant<'_>) -> ProductFi
     [m.multiplier, min, max, power, addend, away, 0]
 }
 
-/// The values of a column of any shift whose sums have only one or two outputs, as those of channels that are always zero: their
-/// filters, however small, have scales that make use of all bytes.
+/// The values of a column with a larger shift to the right whose sums have only one or two outputs, as those of channels that are
+/// always zero: their filters, however small, have scales that make use of all bytes.
 fn two_outputs(m: Multiplier, ties: Ties, sums: [i64; 2], out: &OutputQuant<'_>) -> Option<ProductFields> {
     let [mut least, mut greatest] = [i32::try_from(sums[0]).ok()?, i32::try_from(sums[1]).ok()?];
-    // Factors of more than one may overflow.
-    if m.shift >= 0 {
-        return None;
-    }
     let output = |x: i32| (m.apply(x, ties) + out.zero_point).clamp(out.low, out.high);
     let (low, high) = (output(least), output(greatest));
     if low == high {

@@ -585,7 +585,8 @@ unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), len) }
 }
 
-/// The correction of the sums of row `i` for the zero point of the weights.
+/// The correction of the sums of row `i` for the zero point of the weights. In WebAssembly it is a call, as V8 allocates registers
+/// for a whole function.
 #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
 #[cfg_attr(target_arch = "wasm32", inline(never))]
 unsafe fn row_part<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
