@@ -24,7 +24,7 @@ const BINDINGS: &str = "
 fn design(name: String, wgsl: String, dispatch: [u32; 3]) -> Kernel {
     let bindings = vec![Binding::Input(0), Binding::Input(1), Binding::Output];
     let variant = Variant::from_text("matmul", name, wgsl, bindings, Features::default());
-    Kernel { variant, uniform: Vec::new(), dispatch }
+    Kernel { variant, uniform: Vec::new(), dispatch, iterations: 0 }
 }
 
 /// One element per invocation, by definition.

@@ -47,6 +47,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([lines, self.size, self.inner]).finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(lines), split.outputs())?,
+            iterations: split.iterations(self.size),
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::binding::bindings;
 use crate::epilogue::Activation;
 use crate::integers::Sums;
-use crate::kernel::check_dispatch;
+use crate::kernel::{check_dispatch, looped};
 use crate::outer_tile;
 use crate::register_tile::{Pixels, RegisterTile, WIDTHS, column_thresholds, width};
 use crate::shape::{MAX_RANK, NEST, Nest, broadcast_strides, elements};
@@ -184,6 +184,7 @@ impl Spec {
             variant: self.outer_variant(vectors, problem.batches.extents.len()),
             uniform: self.uniform(problem, vectors, 1),
             dispatch: check_dispatch(NAME, caps, groups)?,
+            iterations: looped(2 * u64::from(problem.depth), 0),
         })
     }
 
@@ -192,11 +193,13 @@ impl Spec {
         let vectors = Vectors::new(self, problem);
         let width = if vectors.b_rows { WIDTHS[0] } else { width(columns, columns) };
         let tile = RegisterTile::choose(caps, width, Pixels::of(rows), true);
+        let sums = self.integers.map_or(Sums::Floats, |steps| steps.sums);
         let groups = [columns.div_ceil(tile.breadth()), rows.div_ceil(tile.reach()), batch].map(u64::from);
         Ok(Kernel {
             variant: self.variant(tile, vectors, problem.batches.extents.len()),
             uniform: self.uniform(problem, vectors, tile.stride()),
             dispatch: check_dispatch(NAME, caps, groups)?,
+            iterations: tile.iterations(problem.depth.div_ceil(4), sums) + looped(tile.pixels, 0),
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::batch_matmul;
 use crate::binding::bindings;
 use crate::epilogue::Activation;
+use crate::kernel::looped;
 use crate::template::Template;
 use crate::walk::Walk;
 use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold};
@@ -50,7 +51,7 @@ impl Shader for Spec {
                 format!("sums of {depth} products; 65535 are supported"),
             ));
         }
-        let walk = Walk::new(NAME, caps, &[problem.batch, rows, columns])?;
+        let walk = Walk::new(NAME, caps, &[problem.batch, rows, columns])?.looping(caps, looped(depth, 0));
         let extents = &problem.batches.extents;
         let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/batch_matmul_wide.wgsl")))
@@ -67,6 +68,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

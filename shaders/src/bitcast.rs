@@ -45,6 +45,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -26,6 +26,9 @@ pub struct Caps {
     /// The device is a CPU: register tiles are efficient, workgroup memory and barriers are not, and a few workgroups
     /// occupy all cores.
     pub software: bool,
+    /// Maximum number of iterations of all loops of an invocation together. Mesa's llvmpipe ends loops silently after
+    /// 65,535 of them.
+    pub max_iterations: u64,
 }
 
 impl Caps {
@@ -41,12 +44,14 @@ impl Caps {
         subgroup_size: 0,
         matrices: false,
         software: false,
+        max_iterations: u64::MAX,
     };
 
-    /// Sets [`Caps::software`].
+    /// Sets [`Caps::software`], and with it [`Caps::max_iterations`].
     #[must_use]
     pub const fn with_software(mut self, software: bool) -> Self {
         self.software = software;
+        self.max_iterations = if software { 65_535 } else { u64::MAX };
         self
     }
 

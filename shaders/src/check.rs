@@ -1,7 +1,7 @@
 //! Checks of data with which an op has no result, such as indices out of range.
 
 use crate::binding::bindings;
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped};
 use crate::shape::{MAX_RANK, elements};
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -81,6 +81,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: linear_dispatch(NAME, caps, groups.into(), 1)?,
+            iterations: looped(items, 0),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 
 use crate::binding::bindings;
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -34,6 +34,7 @@ impl Shader for Abs {
             variant: template.variant(ABS, bindings(1)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 
@@ -127,6 +128,7 @@ impl Shader for Transform {
             variant: template.variant(TRANSFORM, bindings(2)),
             uniform: Uniform::default().u32s(extents).finish(),
             dispatch: linear_dispatch(TRANSFORM, caps, lines.into(), 1)?,
+            iterations: looped(size.ilog2() + 3, looped(size.div_ceil(8), 0)),
         })
     }
 

@@ -2,7 +2,8 @@
 
 use crate::block_tile::{self, BlockTile};
 use crate::epilogue::Epilogue;
-use crate::kernel::check_dispatch;
+use crate::integers::Sums;
+use crate::kernel::{check_dispatch, looped};
 use crate::matrix_tile::{self, MatrixTile};
 use crate::outer_tile::{self, OuterTile};
 use crate::register_tile::{Pixels, RegisterTile, WIDTHS, width};
@@ -51,6 +52,20 @@ impl Tile {
         match self {
             Self::Registers(tile) => tile.stride(),
             Self::Block(_) | Self::Outer(_) | Self::Matrices(_) => 1,
+        }
+    }
+
+    /// Returns the iterations of an invocation for windows of `[height, width]`, each of `vectors` vectors of channels.
+    fn iterations(&self, window: [u32; 2], vectors: u32, sums: Sums) -> u64 {
+        match self {
+            Self::Registers(tile) => {
+                let [height, width] = window;
+                looped(height, looped(width, tile.iterations(vectors, sums))) + looped(tile.pixels, 0)
+            }
+            // Steps in depth, and their products.
+            Self::Block(_) | Self::Outer(_) | Self::Matrices(_) => {
+                window.iter().fold(4 * u64::from(vectors), |all, n| all.saturating_mul((*n).into()))
+            }
         }
     }
 }
@@ -271,6 +286,7 @@ impl Spec {
             variant,
             uniform: self.epilogue.uniform(uniform, tile.stride()).finish(),
             dispatch: check_dispatch(NAME, caps, [groups_c, row, rows].map(u64::from))?,
+            iterations: tile.iterations([kernel_h, kernel_w], group_v, self.epilogue.sums()),
         })
     }
 

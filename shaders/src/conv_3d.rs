@@ -2,6 +2,7 @@
 
 use crate::binding::bindings;
 use crate::epilogue::Activation;
+use crate::kernel::nested;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
@@ -61,7 +62,8 @@ impl Shader for Spec {
         let vec4 = !self.transposed && Threshold::VECTORS.holds(output[4]);
         let unit = if vec4 { 4 } else { 1 };
         let [n, z, y, x, c] = *output;
-        let walk = Walk::new(NAME, caps, &[n, z, y, x, c / unit])?;
+        let loops = nested([depth, height, width, input[4]]);
+        let walk = Walk::new(NAME, caps, &[n, z, y, x, c / unit])?.looping(caps, loops);
         let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/conv_3d.wgsl")))
             .flag("BIAS", self.bias)
@@ -76,6 +78,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(2 + u8::from(self.bias))),
             uniform: uniform.u32(input[4]).f32s(self.activation.params()).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -53,7 +53,7 @@ impl Copy {
             uniform.i32s(nest.strides.iter().map(|strides| signed(strides.get(d).copied().unwrap_or(0))))
         });
         let dispatch = walk.dispatch(caps)?;
-        Ok(Kernel { variant, uniform: uniform.finish(), dispatch })
+        Ok(Kernel { variant, uniform: uniform.finish(), dispatch, iterations: 0 })
     }
 }
 

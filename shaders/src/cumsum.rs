@@ -2,6 +2,7 @@
 
 use crate::binding::bindings;
 use crate::element::Element;
+use crate::kernel::looped;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
@@ -36,7 +37,7 @@ impl Shader for Spec {
         if self.element == Element::Bool {
             return Err(ShaderError::unsupported(NAME, "sums of booleans"));
         }
-        let walk = Walk::new(NAME, caps, &[self.outer, self.inner])?;
+        let walk = Walk::new(NAME, caps, &[self.outer, self.inner])?.looping(caps, looped(self.size, 0));
         let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/cumsum.wgsl")))
             .flag("EXCLUSIVE", self.exclusive)
@@ -46,6 +47,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).u32(self.size).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::epilogue::Epilogue;
 use crate::integers::Sums;
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped, nested};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -128,7 +128,8 @@ impl Spec {
             .u32s(self.dilation)
             .i32s(self.padding)
             .u32s([tiles, strips, rows]);
-        self.finish(caps, self.strip_variant(caps), uniform, count)
+        let steps = rows + self.window[0].div_ceil(self.stride[0]);
+        self.finish(caps, self.strip_variant(caps), uniform, count, looped(steps, 0))
     }
 
     /// Computes any window, channel by channel.
@@ -153,7 +154,8 @@ impl Spec {
             .i32s(self.padding)
             .u32(tiles)
             .u32(self.epilogue.weight_words(0, self.window[0] * self.window[1] * out_c));
-        self.finish(caps, self.channel_variant(caps, vec4), uniform, count)
+        let loops = nested(self.window) + looped(TILE, 0);
+        self.finish(caps, self.channel_variant(caps, vec4), uniform, count, loops)
     }
 
     fn finish(
@@ -162,11 +164,13 @@ impl Spec {
         variant: Variant,
         uniform: Uniform,
         count: u64,
+        iterations: u64,
     ) -> Result<Kernel, ShaderError> {
         Ok(Kernel {
             variant,
             uniform: self.epilogue.uniform(uniform, 1).finish(),
             dispatch: linear_dispatch(NAME, caps, count, u64::from(workgroup(caps)))?,
+            iterations,
         })
     }
 

@@ -48,6 +48,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(3)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -43,6 +43,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(3)),
             uniform: uniform.u32s([self.rows, u32::from(self.scale_per_row)]).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -11,6 +11,34 @@ pub struct Kernel {
     pub uniform: Vec<u8>,
     /// Number of workgroups in x, y and z. With a zero among them, nothing runs.
     pub dispatch: [u32; 3],
+    /// Iterations of all loops of an invocation whose number depends on sizes, at most. See [`Caps::max_iterations`].
+    pub iterations: u64,
+}
+
+impl Kernel {
+    /// Checks the loops of an invocation against the device's limit.
+    ///
+    /// # Errors
+    /// [`ShaderError::Unsupported`] for more than [`Caps::max_iterations`].
+    pub fn check_iterations(&self, caps: &Caps) -> Result<(), ShaderError> {
+        let (most, needed) = (caps.max_iterations, self.iterations);
+        if needed <= most {
+            return Ok(());
+        }
+        let why = format!("loops of {needed} iterations; the device runs {most}");
+        Err(ShaderError::unsupported(self.variant.name, why))
+    }
+}
+
+/// Returns the iterations of a loop whose body runs `count` times and has loops of `inner` iterations. The test that ends the
+/// loop counts as well.
+pub(crate) fn looped(count: impl Into<u64>, inner: u64) -> u64 {
+    count.into().saturating_mul(inner.saturating_add(1)).saturating_add(1)
+}
+
+/// Returns the iterations of a nest of loops whose bodies run these numbers of times, from the outermost in.
+pub(crate) fn nested<const N: usize>(counts: [impl Into<u64>; N]) -> u64 {
+    counts.into_iter().rev().fold(0, |inner, count| looped(count, inner))
 }
 
 /// Checks the number of workgroups against the device's limit.
@@ -42,4 +70,17 @@ pub(crate) fn linear_dispatch(
     let max = u64::from(caps.max_workgroups_per_dimension.max(1));
     let rows = groups.div_ceil(max).max(1);
     check_dispatch(kernel, caps, [groups.div_ceil(rows), rows, 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nested;
+
+    #[test]
+    fn inner_loops_run_once_per_iteration() {
+        assert_eq!(nested([10_u64]), 11);
+        assert_eq!(nested([3_u32, 5]), 3 * (1 + 6) + 1);
+        assert_eq!(nested([2_u32, 3, 4]), 2 * (1 + 3 * (1 + 5) + 1) + 1);
+        assert_eq!(nested([u64::MAX, 2]), u64::MAX);
+    }
 }

@@ -59,6 +59,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), split.rows())?,
+            iterations: split.iterations(3, depth),
         })
     }
 

@@ -1,6 +1,7 @@
 //! The custom ops TransformLandmarks and Landmarks2TransformMatrix.
 
 use crate::binding::bindings;
+use crate::kernel::looped;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -36,6 +37,7 @@ impl Shader for Transform {
             variant: template.variant(NAME, bindings(2)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).f32(self.scale).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 
@@ -100,6 +102,7 @@ impl Shader for Crop {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: [1; 3],
+            iterations: looped(fours as u64, 0),
         })
     }
 

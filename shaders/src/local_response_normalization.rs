@@ -1,6 +1,7 @@
 //! LOCAL_RESPONSE_NORMALIZATION.
 
 use crate::binding::bindings;
+use crate::kernel::looped;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
@@ -33,7 +34,8 @@ impl Shader for Spec {
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let extents = [self.pixels, self.channels];
         elements(NAME, &extents)?;
-        let walk = Walk::new(NAME, caps, &extents)?;
+        let window = looped((2 * u64::from(self.radius) + 1).min(self.channels.into()), 0);
+        let walk = Walk::new(NAME, caps, &extents)?.looping(caps, window);
         let template =
             walk.apply(Template::new(NAME, include_str!("wgsl/local_response_normalization.wgsl")));
         let uniform = walk
@@ -44,6 +46,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::binding::bindings;
 use crate::epilogue::Activation;
-use crate::kernel::check_dispatch;
+use crate::kernel::{check_dispatch, looped};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -214,6 +214,23 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Returns the iterations of one of `workgroup` invocations.
+    fn iterations(&self, workgroup: u32) -> u64 {
+        let [my_cells, my_outputs] = [self.cells, self.outputs].map(|n| n.div_ceil(workgroup));
+        let recurrent = if self.diagonal { 0 } else { looped(self.outputs, 0) };
+        let projection = if self.projection { looped(self.cells, 0) } else { 0 };
+        let mut step = looped(my_cells, recurrent) + looped(my_cells, 0) + looped(my_outputs, projection);
+        if self.norm {
+            step += 8 * looped(self.cells, 0) + looped(my_cells, 0);
+        }
+        if self.hybrid.is_some() {
+            step += looped(self.outputs, 0) + looped(my_outputs, 0) + projection + looped(my_cells, 0);
+        }
+        looped(my_outputs, 0) + looped(my_cells, 0) + looped(self.steps, step)
+    }
+}
+
 impl Shader for Spec {
     /// # Errors
     /// For numbers of outputs and cells that contradict each other, and for a tensor larger than one dispatch reaches.
@@ -252,6 +269,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(4)),
             uniform: uniform.finish(),
             dispatch: check_dispatch(NAME, caps, [self.sequences.into(), 1, 1])?,
+            iterations: self.iterations(workgroup),
         })
     }
 

@@ -1,7 +1,7 @@
 //! LSTM of integers, one step or a sequence of them.
 
 use crate::binding::bindings;
-use crate::kernel::check_dispatch;
+use crate::kernel::{check_dispatch, looped};
 use crate::lstm::{Layout, bytes_of_cells, rows};
 use crate::rescale::Factor;
 use crate::shape::elements;
@@ -184,6 +184,22 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Returns the iterations of one of `workgroup` invocations.
+    fn iterations(&self, workgroup: u32) -> u64 {
+        // The loops of exact divisions and roots.
+        const EXACT: u64 = 32;
+        let [my_cells, my_outputs] = [self.cells, self.outputs].map(|n| n.div_ceil(workgroup));
+        let projection = if self.projection.is_some() { looped(self.cells, 0) } else { 0 };
+        let mut step = looped(my_cells, looped(self.outputs, 0)) + 2 * looped(my_cells, EXACT);
+        step += looped(my_outputs, projection);
+        if self.norm {
+            step += 4 * (looped(self.cells, 0) + EXACT);
+        }
+        looped(my_outputs, 0) + looped(my_cells, 0) + looped(self.steps, step)
+    }
+}
+
 impl Shader for Spec {
     /// # Errors
     /// For parameters of the cell that contradict each other, and for a tensor larger than one dispatch reaches.
@@ -228,6 +244,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(4)),
             uniform: uniform.finish(),
             dispatch: check_dispatch(NAME, caps, [self.sequences.into(), 1, 1])?,
+            iterations: self.iterations(workgroup),
         })
     }
 

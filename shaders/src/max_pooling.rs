@@ -1,6 +1,7 @@
 //! The custom ops MaxPoolingWithArgmax2D and MaxUnpooling2D.
 
 use crate::binding::bindings;
+use crate::kernel::nested;
 use crate::shape::elements;
 use crate::template::Template;
 use crate::walk::Walk;
@@ -60,7 +61,8 @@ impl Shader for Pool {
         if empty || !windows.fits(*input, *output) {
             return Err(ShaderError::contradiction(NAME, self));
         }
-        let walk = Walk::new(NAME, caps, output)?;
+        let within = |d: usize| windows.window[d].min(input[d + 1]);
+        let walk = Walk::new(NAME, caps, output)?.looping(caps, nested([within(0), within(1)]));
         let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/max_pooling.wgsl")))
             .flag("PLACES", self.bounds.is_none());
@@ -74,6 +76,7 @@ impl Shader for Pool {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 
@@ -106,7 +109,10 @@ impl Shader for Unpool {
         if empty || !windows.fits(*output, *input) {
             return Err(ShaderError::contradiction(NAME, self));
         }
-        let walk = Walk::new(NAME, caps, output)?;
+        // The windows that contain a pixel.
+        let containing = |d: usize| (windows.window[d] / windows.stride[d] + 1).min(input[d + 1]);
+        let loops = nested([containing(0), containing(1)]);
+        let walk = Walk::new(NAME, caps, output)?.looping(caps, loops);
         let template = walk.apply(Template::new(NAME, include_str!("wgsl/max_unpooling.wgsl")));
         let uniform = walk
             .dimensions(walk.uniform(), |uniform, _| uniform)
@@ -117,6 +123,7 @@ impl Shader for Unpool {
             variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -34,6 +34,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(3)),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::binding::bindings;
 use crate::element::Element;
 use crate::epilogue::Activation;
+use crate::kernel::nested;
 use crate::reduce::{self, Reduce};
 use crate::shape::elements;
 use crate::template::Template;
@@ -82,7 +83,9 @@ impl Shader for Spec {
         elements(NAME, input)?;
         let vec4 = Threshold::VECTORS.holds(input[3]);
         let unit = if vec4 { 4 } else { 1 };
+        let loops = nested([window[0].min(input[1]), window[1].min(input[2])]);
         let walk = Walk::columns(NAME, caps, &[output[2], output[3] / unit], output[0] * output[1])?;
+        let walk = walk.looping(caps, loops);
         let start = match self.op {
             Pool::Average => "T()",
             Pool::Max => "input[((image + u32(y0)) * u32(p.in_w) + u32(x0)) * p.extent_0 + digit_0]",
@@ -106,6 +109,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch_rows(caps, output[1], output[0])?,
+            iterations: walk.iterations(),
         })
     }
 

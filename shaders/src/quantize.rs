@@ -84,6 +84,7 @@ impl Shader for Spec {
             variant: self.variant(caps, vec4, EIGHTS.holds(self.elements)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

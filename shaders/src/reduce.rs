@@ -3,7 +3,7 @@
 use crate::binding::bindings;
 use crate::element::Element;
 use crate::epilogue::Activation;
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped};
 use crate::shape::{MAX_RANK, NEST, dense_strides, elements};
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -108,6 +108,11 @@ impl Split {
         template.number("WORKGROUP", self.workgroup).number("SPLIT", self.invocations)
     }
 
+    /// Returns the iterations of an invocation's loop over `reduced` elements.
+    pub(crate) fn iterations(self, reduced: u32) -> u64 {
+        looped(reduced.div_ceil(self.invocations), 0) + looped(self.invocations.ilog2(), 0)
+    }
+
     /// Returns the outputs of a workgroup.
     pub(crate) fn outputs(self) -> u64 {
         u64::from(self.workgroup / self.invocations)
@@ -141,6 +146,12 @@ impl RowSplit {
 
     pub(crate) fn apply(self, template: Template) -> Template {
         template.number("WORKGROUP", self.workgroup).number("SPLIT", self.invocations).flag("ALONG", true)
+    }
+
+    /// Returns the iterations of an invocation's loops, each over a row of `depth` elements or vectors.
+    pub(crate) fn iterations(self, loops: u32, depth: u32) -> u64 {
+        let each = looped(depth.div_ceil(self.invocations), 0) + looped(self.invocations.ilog2(), 0);
+        u64::from(loops) * each
     }
 
     /// Returns the rows of a workgroup.
@@ -201,6 +212,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(count), split.outputs())?,
+            iterations: split.iterations(reduced),
         })
     }
 

@@ -2,6 +2,7 @@
 //! wrap.
 
 use crate::binding::bindings;
+use crate::kernel::looped;
 use crate::reduce::kept_and_reduced;
 use crate::shape::elements;
 use crate::template::Template;
@@ -60,7 +61,8 @@ impl Shader for Spec {
             elements(NAME, &dimensions.iter().map(|[extent, _]| *extent).collect::<Vec<_>>())
         };
         let (count, combined) = (total(&kept)?, total(&reduced)?);
-        let walk = Walk::new(NAME, caps, &[count])?;
+        // The mean is divided bit by bit.
+        let walk = Walk::new(NAME, caps, &[count])?.looping(caps, looped(combined, 0) + looped(64_u32, 0));
         let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/reduce_ordered.wgsl")))
             .flag("MEAN", self.op == Ordered::Mean)
@@ -86,6 +88,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: dimensions.fold(uniform, |uniform, d| uniform.u32s(*d)).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -1,6 +1,8 @@
 //! The division of matrix products, and of convolutions computed like them, into invocations.
 
 use crate::epilogue::Epilogue;
+use crate::integers::Sums;
+use crate::kernel::{looped, nested};
 use crate::template::Template;
 use crate::{Caps, Features, Threshold, Variant};
 
@@ -111,6 +113,17 @@ impl RegisterTile {
     /// Returns the distance between the steps in depth of an invocation.
     pub(crate) fn stride(&self) -> u32 {
         if self.split { self.rows } else { 1 }
+    }
+
+    /// Returns the iterations of an invocation that adds products of `vectors` vectors of four.
+    pub(crate) fn iterations(&self, vectors: u32, sums: Sums) -> u64 {
+        match sums {
+            Sums::Blocks(block) => {
+                let block = block.clamp(1, vectors.max(1));
+                nested([vectors.div_ceil(block), block.div_ceil(self.stride())])
+            }
+            _ => looped(vectors.div_ceil(self.stride()), 0),
+        }
     }
 
     /// Returns the variant of a convolution. With `vec4`, the number of input channels of a group is a multiple of

@@ -93,6 +93,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings.chain([Binding::Output, Binding::Uniform])),
             uniform: uniform.finish(),
             dispatch: walk.dispatch_rows(caps, out_h, batch)?,
+            iterations: walk.iterations(),
         })
     }
 

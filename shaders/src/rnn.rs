@@ -2,7 +2,7 @@
 
 use crate::binding::bindings;
 use crate::epilogue::Activation;
-use crate::kernel::check_dispatch;
+use crate::kernel::{check_dispatch, looped};
 use crate::lstm::{bytes_of_cells, rows};
 use crate::shape::elements;
 use crate::template::Template;
@@ -85,6 +85,15 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Returns the iterations of one of `workgroup` invocations.
+    fn iterations(&self, workgroup: u32) -> u64 {
+        let (all, mine) = (looped(self.units, 0), self.units.div_ceil(workgroup));
+        let quantized = if self.hybrid.is_some() { all + looped(mine, 0) } else { 0 };
+        looped(mine, 0) + looped(self.steps, quantized + looped(mine, all) + looped(mine, 0))
+    }
+}
+
 impl Shader for Spec {
     /// # Errors
     /// For an RNN without units, and for a tensor larger than one dispatch reaches.
@@ -113,6 +122,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(3)),
             uniform: uniform.finish(),
             dispatch: check_dispatch(NAME, caps, [self.sequences.into(), 1, 1])?,
+            iterations: self.iterations(workgroup),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Scales with which rows of floats are quantized to 8-bit integers.
 
 use crate::binding::bindings;
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -36,6 +36,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([self.rows, self.depth, 0]).finish(),
             dispatch: linear_dispatch(NAME, caps, self.rows.into(), 1)?,
+            iterations: looped(self.depth.div_ceil(WORKGROUP), 0) + looped(WORKGROUP.ilog2(), 0),
         })
     }
 

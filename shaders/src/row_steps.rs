@@ -38,6 +38,7 @@ impl Shader for Spec {
             variant: self.variant(caps, vec4),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).i32(self.low).u32(0).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::binding::bindings;
 use crate::element::Element;
+use crate::kernel::looped;
 use crate::shape::{INDEX_DEPTHS, MAX_RANK, dense_strides, elements};
 use crate::template::Template;
 use crate::walk::Walk;
@@ -10,7 +11,9 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 const NAME: &str = "scatter";
 
 /// Maximum number of tuples that all elements compare together, which takes a device about a second.
-const MAX_COMPARISONS: u64 = 1 << 33;
+const fn max_comparisons(caps: &Caps) -> u64 {
+    if caps.software { 1 << 29 } else { 1 << 33 }
+}
 
 /// Zeros, to which the updates `[tuples, inner…]` are added at 32-bit index tuples, in order; booleans are or-ed. Tuples
 /// outside of the output are ignored.
@@ -31,7 +34,7 @@ pub struct Spec {
 impl Shader for Spec {
     /// # Errors
     /// For an empty output, tuples of more indices than the output has dimensions or more than six, and for more than 2^33
-    /// comparisons.
+    /// comparisons, 2^29 on a software device.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let bad = || ShaderError::contradiction(NAME, self);
         let (sizes, inner) = self.output.split_at_checked(self.depth).ok_or_else(bad)?;
@@ -45,14 +48,15 @@ impl Shader for Spec {
                 format!("tuples of {} indices; {MAX_RANK} are supported", self.depth),
             ));
         }
-        if u64::from(count) * u64::from(self.tuples) > MAX_COMPARISONS {
+        let most = max_comparisons(caps);
+        if u64::from(count) * u64::from(self.tuples) > most {
             let text =
-                format!("{} updates of {count} elements; products up to 2^33 are supported", self.tuples);
+                format!("{} updates of {count} elements; products up to {most} are supported", self.tuples);
             return Err(ShaderError::unsupported(NAME, text));
         }
         let (places, inner) = (elements(NAME, sizes)?, elements(NAME, inner)?);
         elements(NAME, &[self.tuples, inner])?;
-        let walk = Walk::new(NAME, caps, &[places, inner])?;
+        let walk = Walk::new(NAME, caps, &[places, inner])?.looping(caps, looped(self.tuples, 0));
         let template = walk
             .apply(Template::new(NAME, include_str!("wgsl/scatter.wgsl")))
             .number("DEPTH", u32::try_from(self.depth).unwrap_or(u32::MAX))
@@ -65,6 +69,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

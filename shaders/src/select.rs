@@ -63,6 +63,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(3)),
             uniform: uniform.finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

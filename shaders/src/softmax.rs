@@ -45,6 +45,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([self.rows, depth]).f32(self.beta).finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), split.rows())?,
+            iterations: split.iterations(4, depth),
         })
     }
 

@@ -1,7 +1,7 @@
 //! SOFTMAX of 8-bit integers.
 
 use crate::binding::bindings;
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped};
 use crate::reduce::RowSplit;
 use crate::shape::elements;
 use crate::template::Template;
@@ -47,6 +47,8 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(2)),
             uniform: uniform.finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), split.rows())?,
+            // The exponentials of a row are added one after the other.
+            iterations: split.iterations(3, self.depth) + looped(self.depth, 0),
         })
     }
 

@@ -39,6 +39,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(2)),
             uniform: uniform.i32s([self.to_table.multiplier, self.to_table.shift]).finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), split.rows())?,
+            iterations: split.iterations(3, self.depth),
         })
     }
 

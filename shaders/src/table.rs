@@ -42,6 +42,7 @@ impl Shader for Spec {
             variant: self.variant(caps, vec4),
             uniform: walk.dimensions(walk.uniform(), |uniform, _| uniform).u32(self.entries - 1).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

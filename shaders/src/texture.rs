@@ -53,6 +53,7 @@ impl Shader for Spec {
             variant: template.variant(NAME, [Binding::Texture, Binding::Output, Binding::Uniform]),
             uniform: self.uniform(),
             dispatch: check_dispatch(NAME, caps, groups)?,
+            iterations: 0,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::binding::bindings;
 use crate::element::Element;
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -10,8 +10,10 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "topk";
 
-/// Maximum number of elements that a workgroup compares in all rounds, which takes a device about a second.
-const MAX_COMPARISONS: u64 = 1 << 31;
+/// Maximum number of elements that a workgroup, and all of them, compare in all rounds, which takes a device about a second.
+const fn max_comparisons(caps: &Caps) -> [u64; 2] {
+    if caps.software { [1 << 29, 1 << 29] } else { [1 << 31, 1 << 36] }
+}
 
 /// The 32-bit indices of the largest elements of each row, in descending order, equal elements by ascending index, NaN last.
 /// A [gather](crate::gather) with these indices returns the elements.
@@ -31,16 +33,25 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For a row that is empty or has fewer elements than wanted, for more than 2^31 comparisons per row, and for a tensor
-    /// larger than one dispatch reaches.
+    /// For a row that is empty or has fewer elements than wanted, for more than 2^31 comparisons per row or 2^36 in total,
+    /// 2^29 in total on a software device, and for a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.size])? == 0 || self.wanted > self.size {
             return Err(ShaderError::contradiction(NAME, self));
         }
-        if u64::from(self.size) * u64::from(self.wanted) > MAX_COMPARISONS {
+        let [of_row, of_all] = max_comparisons(caps);
+        let comparisons = u64::from(self.size) * u64::from(self.wanted);
+        if comparisons > of_row {
             let text = format!(
-                "{} of {} elements of a row; products up to 2^31 are supported",
+                "{} of {} elements of a row; products up to {of_row} are supported",
                 self.wanted, self.size
+            );
+            return Err(ShaderError::unsupported(NAME, text));
+        }
+        if comparisons.saturating_mul(u64::from(self.rows)) > of_all {
+            let text = format!(
+                "{} of {} elements of {} rows; products up to {of_all} are supported",
+                self.wanted, self.size, self.rows
             );
             return Err(ShaderError::unsupported(NAME, text));
         }
@@ -55,6 +66,10 @@ impl Shader for Spec {
             variant: template.variant(NAME, bindings(1)),
             uniform: Uniform::default().u32s([self.rows, self.size, self.wanted]).finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(self.rows), 1)?,
+            iterations: looped(
+                self.wanted,
+                looped(self.size.div_ceil(workgroup), 0) + looped(workgroup.ilog2(), 0),
+            ),
         })
     }
 

@@ -146,6 +146,7 @@ impl Tiles {
             variant: template.variant(NAME, bindings(1)),
             uniform: uniform.finish(),
             dispatch: linear_dispatch(NAME, caps, u64::from(count), 1)?,
+            iterations: 0,
         })
     }
 }

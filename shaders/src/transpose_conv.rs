@@ -2,7 +2,7 @@
 
 use crate::conv_2d::{few_channels, pack, pack_integers};
 use crate::epilogue::Epilogue;
-use crate::kernel::check_dispatch;
+use crate::kernel::{check_dispatch, looped};
 use crate::register_tile::{Pixels, RegisterTile, WIDTHS, width};
 use crate::shape::elements;
 use crate::template::Template;
@@ -101,6 +101,8 @@ impl Spec {
         let phases = u64::from(stride_h) * u64::from(stride_w);
         let groups_c = out_c.div_ceil(tile.breadth());
         let groups = pixels.div_ceil(tile.reach());
+        // The taps of a window that meet pixels of the input.
+        let [rows, columns] = [kernel_h.div_ceil(stride_h), kernel_w.div_ceil(stride_w)];
         let taps = kernel_h * kernel_w * vectors * out_c;
         let uniform = Uniform::default()
             .u32s([in_h, in_w, if vec4 { vectors } else { in_c }, in_c, vectors])
@@ -113,6 +115,8 @@ impl Spec {
             variant,
             uniform: self.epilogue.uniform(uniform, tile.stride()).finish(),
             dispatch: check_dispatch(NAME, caps, [u64::from(groups_c), u64::from(groups), phases])?,
+            iterations: looped(rows, looped(columns, tile.iterations(vectors, self.epilogue.sums())))
+                + looped(tile.pixels, 0),
         })
     }
 

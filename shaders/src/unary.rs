@@ -197,6 +197,7 @@ impl Shader for Spec {
             variant: self.variant(caps, vec4),
             uniform: uniform.f32s(self.steps.iter().flat_map(|s| s.params())).finish(),
             dispatch: walk.dispatch(caps)?,
+            iterations: walk.iterations(),
         })
     }
 

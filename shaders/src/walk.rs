@@ -1,7 +1,7 @@
 //! The iteration of kernels without data reuse over their outputs. Each invocation computes a few items, a workgroup's
 //! width apart, and updates the digits of their indices by addition instead of division.
 
-use crate::kernel::linear_dispatch;
+use crate::kernel::{linear_dispatch, looped};
 use crate::shape::elements;
 use crate::template::Template;
 use crate::uniform::Uniform;
@@ -25,6 +25,8 @@ pub(crate) struct Walk {
     kernel: &'static str,
     count: u32,
     items: u32,
+    /// Iterations of the loops of an item.
+    inner: u64,
     workgroup: u32,
     /// From the innermost dimension out: the extent, and the digit of a step by the workgroup's invocations.
     digits: Vec<[u32; 2]>,
@@ -56,7 +58,7 @@ impl Walk {
         if let Some([extent, digit]) = digits.last_mut() {
             *digit += step * *extent;
         }
-        Ok(Self { kernel, count, items, workgroup, digits, folded: true })
+        Ok(Self { kernel, count, items, inner: 0, workgroup, digits, folded: true })
     }
 
     /// Iterates over the columns of `rows` rows, which are the dispatch's second dimension (and third).
@@ -75,6 +77,18 @@ impl Walk {
             1
         };
         Ok(Self { folded: false, items, ..walk })
+    }
+
+    /// States the iterations of the loops of an item. An invocation gets as few items as the device's limit requires.
+    pub(crate) fn looping(self, caps: &Caps, inner: u64) -> Self {
+        let most = caps.max_iterations.saturating_sub(1) / inner.saturating_add(1);
+        let items = self.items.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
+        Self { items, inner, ..self }
+    }
+
+    /// Returns the iterations of an invocation.
+    pub(crate) fn iterations(&self) -> u64 {
+        looped(self.items, self.inner)
     }
 
     /// Sets the values of `include/walk.wgsl`.
@@ -146,6 +160,17 @@ mod tests {
         assert_eq!(walk(&[2, 3, 4]), [[4, 0], [3, 1], [2, 5]]);
         assert_eq!(walk(&[100]), [[100, 64]]);
         assert_eq!(Walk::new("test", &Caps::WEBGPU, &[100]).unwrap().digits, [[100, 128]]);
+    }
+
+    #[test]
+    fn long_loops_leave_few_items() {
+        let software = Caps::WEBGPU.with_software(true);
+        let walk = |caps: &Caps, inner| Walk::new("test", caps, &[1 << 20]).unwrap().looping(caps, inner);
+        for (inner, items) in [(0, MAX_ITEMS), (4000, MAX_ITEMS), (10_000, 6), (65_533, 1), (1 << 20, 1)] {
+            let walk = walk(&software, inner);
+            assert_eq!((walk.items, walk.iterations()), (items, u64::from(items) * (inner + 1) + 1));
+        }
+        assert_eq!(walk(&Caps::WEBGPU, 1 << 20).items, 1);
     }
 
     #[test]

@@ -357,7 +357,8 @@ impl delegraph_shaders::Shader for Spec {
         let (key, bindings) = (format!("{NAME} {}", self.shader.wgsl), self.shader.bindings.clone());
         let source = self.shader.wgsl.as_str();
         let variant = Variant::from_text(NAME, key, source, bindings, Features::default());
-        Ok(Kernel { variant, uniform: self.uniform.clone(), dispatch: self.workgroups })
+        // The author of the shader keeps to the device's limits.
+        Ok(Kernel { variant, uniform: self.uniform.clone(), dispatch: self.workgroups, iterations: 0 })
     }
 
     /// The application chooses the source for each size.

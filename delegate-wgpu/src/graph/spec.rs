@@ -106,9 +106,11 @@ macro_rules! specs {
 
         impl Shader for Spec {
             fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
-                match self {
+                let kernel = match self {
                     $(Spec::$variant(spec) => spec.kernel(caps),)*
-                }
+                }?;
+                kernel.check_iterations(caps)?;
+                Ok(kernel)
             }
 
             fn other_sizes(&self, caps: &Caps) -> OtherSizes {

@@ -100,7 +100,7 @@ struct Run<'g> {
 fn written(name: &'static str, text: String, inputs: u8, dispatch: u32, features: Features) -> Kernel {
     let bindings = (0..inputs).map(Binding::Input).chain([Binding::Output]).collect();
     let variant = Variant::from_text("roofline", name.to_owned(), text, bindings, features);
-    Kernel { variant, uniform: Vec::new(), dispatch: [dispatch, 1, 1] }
+    Kernel { variant, uniform: Vec::new(), dispatch: [dispatch, 1, 1], iterations: 0 }
 }
 
 /// Copies vectors of four words.
