@@ -38,7 +38,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
 }
 
 fn multiply_adds(s: &OpSignature<'_>) -> u64 {
-    let window =
-        s.params::<LocalResponseNormalizationParams>().map_or(1, |p| u64::from(p.radius.unsigned_abs()));
-    s.output_elements().saturating_mul(window.saturating_mul(2).saturating_add(1))
+    let radius =
+        s.params::<LocalResponseNormalizationParams>().map_or(0, |p| u64::from(p.radius.unsigned_abs()));
+    let channels = s.outputs.first().and_then(|o| o.shape.last()).map_or(1, |&n| n as u64);
+    s.output_elements().saturating_mul((2 * radius + 1).min(channels.max(1)))
 }

@@ -73,8 +73,13 @@ fn min_version(s: &OpSignature<'_>) -> u32 {
 }
 
 fn multiply_adds(s: &OpSignature<'_>) -> u64 {
-    let size = |n: i32| u64::from(n.unsigned_abs());
-    let window =
-        s.params::<Pool2DParams>().map_or(1, |p| size(p.filter_width).saturating_mul(size(p.filter_height)));
+    // A window has at most the elements of the image.
+    let size = |n: i32, d: usize| {
+        let extent = s.input(0).and_then(|input| input.shape.get(d)).map_or(1, |&n| n as u64);
+        u64::from(n.unsigned_abs()).min(extent)
+    };
+    let window = s
+        .params::<Pool2DParams>()
+        .map_or(1, |p| size(p.filter_height, 1).saturating_mul(size(p.filter_width, 2)));
     s.output_elements().saturating_mul(window)
 }

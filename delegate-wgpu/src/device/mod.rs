@@ -9,6 +9,7 @@ pub(crate) mod named;
 pub(crate) mod options;
 mod scopes;
 mod shared;
+pub(crate) mod time;
 mod timer;
 
 use delegraph_core::Error;

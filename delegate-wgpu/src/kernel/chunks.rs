@@ -1,25 +1,25 @@
 //! The division of long runs into submissions, between which a run can be interrupted.
 
 use std::ops::Range;
+use std::time::Duration;
 
-/// Bytes that the dispatches of a submission may read and write. A software adapter takes a few tenths of a second for
-/// them, a GPU less than a millisecond.
-const MAX_BYTES: u64 = 1 << 30;
+/// The time that the dispatches of a submission may take.
+const MAX_TIME: Duration = Duration::from_millis(250);
 /// Maximum number of dispatches of a submission.
 const MAX_DISPATCHES: usize = 512;
 
-/// Returns the dispatches of each submission, at least one range. `bytes`: those of each dispatch.
-pub(super) fn chunks(bytes: impl IntoIterator<Item = u64>) -> Vec<Range<usize>> {
-    let (mut done, mut chunk, mut filled) = (Vec::new(), 0..0, 0_u64);
-    for bytes in bytes {
-        let full = filled.saturating_add(bytes) > MAX_BYTES || chunk.len() == MAX_DISPATCHES;
+/// Returns the dispatches of each submission, at least one range. `times`: that of each dispatch.
+pub(super) fn chunks(times: impl IntoIterator<Item = Duration>) -> Vec<Range<usize>> {
+    let (mut done, mut chunk, mut filled) = (Vec::new(), 0..0, Duration::ZERO);
+    for time in times {
+        let full = filled.saturating_add(time) > MAX_TIME || chunk.len() == MAX_DISPATCHES;
         if full && !chunk.is_empty() {
             let next = chunk.end..chunk.end;
             done.push(std::mem::replace(&mut chunk, next));
-            filled = 0;
+            filled = Duration::ZERO;
         }
         chunk.end += 1;
-        filled = filled.saturating_add(bytes);
+        filled = filled.saturating_add(time);
     }
     done.push(chunk);
     done
@@ -27,21 +27,25 @@ pub(super) fn chunks(bytes: impl IntoIterator<Item = u64>) -> Vec<Range<usize>> 
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_BYTES, MAX_DISPATCHES, chunks};
+    use super::{Duration, MAX_DISPATCHES, MAX_TIME, chunks};
 
     #[test]
     fn short_runs_are_one_submission() {
-        for bytes in [vec![], vec![u64::MAX], vec![1000; MAX_DISPATCHES]] {
-            let chunks = chunks(bytes.iter().copied());
-            assert!(chunks.len() == 1 && chunks[0] == (0..bytes.len()), "{chunks:?}");
+        let short = Duration::from_nanos(1000);
+        for times in [vec![], vec![Duration::MAX], vec![short; MAX_DISPATCHES]] {
+            let chunks = chunks(times.iter().copied());
+            assert!(chunks.len() == 1 && chunks[0] == (0..times.len()), "{chunks:?}");
         }
     }
 
     #[test]
-    fn long_runs_are_divided_by_bytes_and_by_dispatches() {
-        assert_eq!(chunks([MAX_BYTES / 2, MAX_BYTES / 2, 1]), [0..2, 2..3]);
-        assert_eq!(chunks([u64::MAX, 1, u64::MAX]), [0..1, 1..2, 2..3]);
-        let most = MAX_DISPATCHES;
-        assert_eq!(chunks(vec![0; 2 * most + 1]), [0..most, most..2 * most, 2 * most..2 * most + 1]);
+    fn long_runs_are_divided_by_time_and_by_dispatches() {
+        let (half, little, most) = (MAX_TIME / 2, Duration::from_nanos(1), MAX_DISPATCHES);
+        assert_eq!(chunks([half, half, little]), [0..2, 2..3]);
+        assert_eq!(chunks([Duration::MAX, little, Duration::MAX]), [0..1, 1..2, 2..3]);
+        assert_eq!(
+            chunks(vec![Duration::ZERO; 2 * most + 1]),
+            [0..most, most..2 * most, 2 * most..2 * most + 1]
+        );
     }
 }

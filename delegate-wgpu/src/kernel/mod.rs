@@ -555,7 +555,7 @@ fn chunks(dispatches: &[Dispatch]) -> Vec<Range<usize>> {
         // A page cannot ask whether a submission is done.
         return iter::once(0..dispatches.len()).collect();
     }
-    chunks::chunks(dispatches.iter().map(|dispatch| dispatch.bytes))
+    chunks::chunks(dispatches.iter().map(|dispatch| dispatch.time))
 }
 
 /// Bytes that an output occupies in the staging buffer.

@@ -1,13 +1,14 @@
 //! The buffers of a partition, and the dispatches over them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use delegraph_core::{NodeId, Result};
 use delegraph_delegate_api::GraphView;
 use delegraph_shaders::Binding;
 
 use crate::compile::Compiler;
-use crate::device::{Gpu, failed};
+use crate::device::{Gpu, failed, time};
 use crate::graph::{Graph, Source, Step, ValueId, narrowed};
 use crate::memory::plan::Plan;
 use crate::memory::upload::{Packer, Range, Uploaded};
@@ -25,6 +26,8 @@ pub(crate) struct Dispatch {
     pub title: String,
     /// Bytes of all bound buffers, read or written.
     pub bytes: u64,
+    /// The time that it may take, for dividing long runs.
+    pub time: Duration,
 }
 
 impl Dispatch {
@@ -231,7 +234,8 @@ impl Memory {
         });
         let group = group.map_err(|e| at(e.to_string()))?;
         let (name, workgroups, nodes) = (kernel.variant.name, kernel.dispatch, step.nodes.clone());
-        Ok(Dispatch { pipeline, group, workgroups, name, nodes, title, bytes })
+        let time = time::estimate(&gpu.caps, bytes, nodes.iter().map(|&id| view.node(id)));
+        Ok(Dispatch { pipeline, group, workgroups, name, nodes, title, bytes, time })
     }
 }
 

@@ -6,6 +6,7 @@ use delegraph_delegate_api::Rejection;
 use delegraph_shaders::max_pooling::{Pool, Unpool, Windows};
 
 use super::{CustomOp, GpuOp, expect_one_of, invalid, pad_front, positive};
+use crate::device::time;
 use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const POOL: CustomOp = CustomOp { name: "MaxPoolingWithArgmax2D", max_version: 1, lower: pool };
@@ -48,6 +49,8 @@ fn pool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let (low, high) = p.activation.clamp().ok_or_else(|| {
         unsupported(format!("fused activation {:?}; only activations that clamp are supported", p.activation))
     })?;
+    let elements = small.iter().chain(&windows.window).map(|&n| u64::from(n));
+    time::check_arithmetic(cx.caps(), elements.fold(1, u64::saturating_mul), false)?;
     for (output, bounds) in outputs.into_iter().zip([Some([low, high]), None]) {
         cx.push(Pool { input: shape, output: small, windows, bounds }, &[input], output)?;
     }
@@ -67,6 +70,10 @@ fn unpool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         )));
     }
     let windows = windows(&p, large, input)?;
+    // Each pixel of the output searches the windows that it is in.
+    let searched = |d: usize| input[d + 1].min(windows.window[d] / windows.stride[d] + 1);
+    let factors = large.into_iter().chain([searched(0), searched(1)]).map(u64::from);
+    time::check_arithmetic(cx.caps(), factors.fold(1, u64::saturating_mul), false)?;
     cx.push(Unpool { input, output: large, windows }, &inputs, output)
 }
 

@@ -11,6 +11,7 @@ use delegraph_shaders::Activation;
 use delegraph_shaders::quantize::Affine;
 use delegraph_shaders::unary::Unary;
 
+use crate::device::time;
 use crate::graph::ValueId;
 use crate::graph::builder::Builder;
 use crate::graph::lowering::{Lowering, unsupported};
@@ -198,8 +199,10 @@ pub(crate) fn lower<'a>(
     match (found, node.op()) {
         (Some(lower), _) => {
             let mut lowering = Lowering::new(node, builder, trial);
+            let caps = lowering.caps();
             lower(&mut lowering)?;
-            lowering.finish()
+            lowering.finish()?;
+            time::check(caps, &node)
         }
         (None, Op::Builtin(op)) if FOLDED_ONLY.iter().any(|(o, _)| o == op) => {
             Err(unsupported(format!("{} of computed data; only constants are supported", node.op())))

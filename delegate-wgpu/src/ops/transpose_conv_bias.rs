@@ -6,6 +6,7 @@ use delegraph_shaders::Epilogue;
 use delegraph_shaders::transpose_conv::Spec;
 
 use super::{CustomOp, invalid};
+use crate::device::time;
 use crate::graph::lowering::{Lowering, unsupported};
 
 pub(super) const CUSTOM: CustomOp = CustomOp { name: NAME, max_version: 1, lower };
@@ -26,6 +27,9 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         u32::try_from(n)
             .map_err(|_| unsupported(format!("stride or padding {n}; at most {} is supported", u32::MAX)))
     };
+    let [outputs, rows, columns, _] = kernel;
+    let factors = shape.into_iter().chain([outputs, rows, columns]).map(u64::from);
+    time::check_arithmetic(cx.caps(), factors.fold(1, u64::saturating_mul), true)?;
     let spec = Spec {
         input: shape,
         output: result,
