@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
-use delegraph_core::{TensorId, TensorType};
+use delegraph_core::{Quantization, TensorId, TensorType};
 use delegraph_delegate_api::{Rejection, TensorInfo};
 use delegraph_shaders::quantize::Affine;
 
@@ -80,7 +81,7 @@ impl<'a, 'c> Builder<'a, 'c> {
     ) -> Result<ValueId, Rejection> {
         let unsupported = || Rejection::UnsupportedType { operand: operand.into(), ty: tensor.ty() };
         let (element, format) = StorageFormat::of(tensor.ty()).ok_or_else(unsupported)?;
-        let quantization = affine(tensor);
+        let quantization = affine(tensor)?;
         let mut shape = self.shape_of(tensor)?;
         if format == StorageFormat::WordPair {
             shape.push(2);
@@ -156,8 +157,11 @@ pub(super) fn is_packed(ty: TensorType) -> bool {
     StorageFormat::of(ty).is_some_and(|(_, format)| format.is_packed())
 }
 
+/// Scales whose ratios and products are floats.
+const SCALES: RangeInclusive<f32> = 1e-12..=1e12;
+
 /// Returns the quantization of a tensor if all elements share it.
-fn affine(tensor: TensorInfo<'_>) -> Option<Affine> {
+fn affine(tensor: TensorInfo<'_>) -> Result<Option<Affine>, Rejection> {
     let (low, high) = match tensor.ty() {
         TensorType::Int8 => (-128, 127),
         TensorType::UInt8 => (0, 255),
@@ -165,9 +169,19 @@ fn affine(tensor: TensorInfo<'_>) -> Option<Affine> {
         TensorType::Int4 => (-8, 7),
         TensorType::UInt4 => (0, 15),
         TensorType::Int2 => (-2, 1),
-        _ => return None,
+        _ => return Ok(None),
     };
-    let (scale, zero) = tensor.quantization()?.scale_zero_point()?;
-    let usable = scale.is_finite() && scale > 0.0 && (low..=high).contains(&zero);
-    usable.then_some(Affine { scale, zero, low, high })
+    let Some((scale, zero)) = tensor.quantization().and_then(Quantization::scale_zero_point) else {
+        return Ok(None);
+    };
+    if SCALES.contains(&scale) && (low..=high).contains(&zero) {
+        return Ok(Some(Affine { scale, zero, low, high }));
+    }
+    Err(Rejection::UnsupportedParam(format!(
+        "tensor \"{}\" has scale {scale:e} and zero point {zero}; scales from {:e} to {:e} and zero points from {low} to {high} are \
+         supported",
+        tensor.name(),
+        SCALES.start(),
+        SCALES.end()
+    )))
 }

@@ -189,10 +189,10 @@ impl<'a> Filter<'a> {
             }
         };
         let zero = zero.saturating_sub(if unsigned { 128 } else { 0 });
-        if !(-128..=127).contains(&zero) || !scales.iter().all(|s| s.is_finite() && *s >= 0.0) {
+        if !(-128..=127).contains(&zero) || !scales.iter().all(|s| s.is_finite() && *s > 0.0) {
             return Err(unsupported(format!(
                 "input {i} has zero point {zero} after its shift to INT8, or a scale that is \
-                    negative or not finite; only zero points of INT8 and finite scales are supported"
+                    not positive and finite; only zero points of INT8 and positive scales are supported"
             )));
         }
         let last = dimension > 0 && dimension + 1 == shape.len();

@@ -18,7 +18,7 @@ use delegraph_shaders::{Activation, Epilogue, RealChannel, binary, concatenation
 
 use super::integers::{SignedWeights, push_rows, signed_weights};
 use super::recurrent::{Settings, alignment, beside, both, invalid, joined_inputs, order};
-use super::{GpuOp, activation, count_of, lstm_quantized, product_of};
+use super::{GpuOp, cell_activation, count_of, lstm_quantized, product_of};
 use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, Join, ValueId};
 
@@ -193,7 +193,7 @@ fn cell(
         projection: cx.has_input(at.projection),
         cell_clip: clip(settings.cell_clip),
         output_clip: clip(settings.output_clip),
-        activation: activation(settings.activation)?,
+        activation: cell_activation(settings.activation)?,
         hybrid: hybrid.then_some(Hybrid {
             asymmetric,
             recurrent: integers.each_ref().map(|w| w.scale),

@@ -274,8 +274,18 @@ pub(crate) fn not_constant() -> Rejection {
     unsupported("an operand that determines shapes is computed; only constants are supported")
 }
 
-/// Returns the activation that an op applies to its result.
+/// Returns the activation that an op applies to its result. As on the CPU, it clamps.
 pub(crate) fn activation(fused: Fused) -> Result<Activation, Rejection> {
+    match fused {
+        Fused::Tanh => {
+            Err(unsupported("fused activation TANH; NONE, RELU, RELU_N1_TO_1 and RELU6 are supported"))
+        }
+        _ => cell_activation(fused),
+    }
+}
+
+/// Returns the activation of a recurrent cell.
+pub(crate) fn cell_activation(fused: Fused) -> Result<Activation, Rejection> {
     Ok(match fused {
         Fused::None => Activation::None,
         Fused::Relu => Activation::RELU,

@@ -15,7 +15,7 @@ use delegraph_shaders::{Epilogue, RealChannel, fully_connected};
 
 use super::integers::{push_rows, signed_weights};
 use super::recurrent::{alignment, beside, both, invalid, joined_inputs, order};
-use super::{GpuOp, activation, count_of, product_of};
+use super::{GpuOp, cell_activation, count_of, product_of};
 use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, ValueId};
 
@@ -140,7 +140,7 @@ fn cell(
         time_major,
         backward,
         units,
-        activation: activation(settings.activation)?,
+        activation: cell_activation(settings.activation)?,
         hybrid: scale.map(|scale| Hybrid { asymmetric, scale }),
         alignment: alignment(cx),
     };

@@ -35,6 +35,12 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             wide(cx, input, size, beta)
         };
     }
+    if log && cx.is_narrow(input) {
+        // The only quantization of the op's result.
+        let output = cx.output(0)?;
+        let to = cx.steps(output)?;
+        check_output(to, 1.0 / 16.0, to.high).map_err(invalid_scale)?;
+    }
     let (input, output) = (cx.input(0)?, cx.real_output(0)?);
     cx.push(Spec { rows: outer.iter().product(), depth, beta, log }, &[input], output)
 }
@@ -46,6 +52,9 @@ fn of_bytes(
     [rows, depth]: [u32; 2],
     beta: f32,
 ) -> Result<(), Rejection> {
+    if !beta.is_finite() {
+        return Err(unsupported(format!("beta {beta}; only finite numbers are supported")));
+    }
     let output = cx.output(0)?;
     let (from, to) = (cx.steps(input)?, cx.steps(output)?);
     let zero = match (cx.narrow(input), cx.narrow(output)) {

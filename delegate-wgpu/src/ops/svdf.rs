@@ -14,7 +14,7 @@ use delegraph_shaders::{Activation, Epilogue, RealChannel, concatenation, fully_
 use super::integers::{SignedWeights, push_rows, signed_weights};
 use super::lstm_quantized::{Sizes as Sums, push_sums, scale_zero_point};
 use super::quantize::factor;
-use super::{GpuOp, activation, invalid_scale, mixed_types, product_of};
+use super::{GpuOp, cell_activation, invalid_scale, mixed_types, product_of};
 use crate::graph::lowering::{Lowering, unsupported};
 use crate::graph::{Element, Join, ValueId};
 
@@ -101,7 +101,7 @@ fn over_time(
     fused: Fused,
 ) -> Result<(), Rejection> {
     [BIAS, STATE].into_iter().try_for_each(|i| cx.expect(i, TensorType::Float32))?;
-    let activation = activation(fused)?;
+    let activation = cell_activation(fused)?;
     let state = moved(cx, sizes, latest, TensorType::Float32)?;
     let biased = cx.has_input(BIAS);
     let output = cx.output(0)?;
