@@ -79,6 +79,12 @@ fn pairs_of_matrices_are_charged() {
 }
 
 #[test]
+fn tables_of_sounds_are_charged() {
+    check("AudioSpectrogram", &models::spectrograms(4), Limit::Memory);
+    check("Mfcc", &models::cepstral_coefficients(), Limit::Memory);
+}
+
+#[test]
 fn deep_calls_name_the_call_depth() {
     for call in [Call::Function, Call::If, Call::Case, Call::While] {
         check(&format!("{call:?}"), &models::chain(call, 500), Limit::CallDepth);

@@ -493,6 +493,44 @@ pub(crate) fn overlapping_names(len: usize) -> Model {
     build([graph])
 }
 
+fn numbers(values: &[(&str, i64)]) -> Vec<u8> {
+    let mut builder = flexbuffers::Builder::default();
+    let mut map = builder.start_map();
+    values.iter().for_each(|&(name, value)| map.push(name, value));
+    map.end_map();
+    builder.take_buffer()
+}
+
+/// Spectrograms with the largest windows, each of which has tables of 24 MiB.
+pub(crate) fn spectrograms(count: usize) -> Model {
+    let options = numbers(&[("window_size", 1 << 20), ("stride", 1)]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [16, 1]);
+    let outputs: Vec<TensorId> = (0..count).map(|i| graph.tensor(&format!("y{i}"), F32, [1, 0, 1])).collect();
+    for y in &outputs {
+        graph.custom("AudioSpectrogram").inputs([x]).options(&options).writes([*y]);
+    }
+    graph.outputs(outputs);
+    build([graph])
+}
+
+/// The coefficients of a sound, with a cosine transform of 128 MiB.
+pub(crate) fn cepstral_coefficients() -> Model {
+    let options = numbers(&[
+        ("filterbank_channel_count", 4096),
+        ("dct_coefficient_count", 4096),
+        ("lower_frequency_limit", 20),
+        ("upper_frequency_limit", 4000),
+    ]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", F32, [1, 1, 16]);
+    let rate = graph.constant("rate", [1], &[16_000i32]);
+    let y = graph.tensor("y", F32, [1, 1, 4096]);
+    graph.custom("Mfcc").inputs([x, rate]).options(&options).writes([y]);
+    graph.outputs([y]);
+    build([graph])
+}
+
 /// Calls a subgraph whose input is a constant; with `other`, of another shape.
 pub(crate) fn constant_input(other: bool) -> Model {
     let mut callee = SubgraphBuilder::new("callee");

@@ -3,7 +3,7 @@
 
 use std::f64::consts::{PI, TAU};
 
-use delegraph_core::kernel::{Budget, InvokeContext, Kernel, PrepareContext, Temporary};
+use delegraph_core::kernel::{Charged, InvokeContext, Kernel, PrepareContext, Temporary};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
 use super::{check_floats, dims, invalid};
@@ -18,12 +18,20 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 }
 
 struct Spectrogram {
-    /// A Hann window.
-    window: Vec<f64>,
+    /// Samples of a window.
+    size: usize,
+    /// Samples of a transform.
+    length: i32,
     stride: usize,
     squared: bool,
+    tables: Option<Tables>,
+}
+
+struct Tables {
+    /// A Hann window.
+    window: Charged<f64>,
     fft: RealFft,
-    line: Option<Temporary>,
+    line: Temporary,
 }
 
 impl Spectrogram {
@@ -40,13 +48,8 @@ impl Spectrogram {
                  be positive"
             ))
         })?;
-        Ok(Spectrogram {
-            window: (0..size).map(|i| 0.5 - 0.5 * (TAU * i as f64 / size as f64).cos()).collect(),
-            stride,
-            squared: options.number("magnitude_squared")?.is_some_and(|v| v != 0.0),
-            fft: RealFft::new(length, Budget::unlimited())?,
-            line: None,
-        })
+        let squared = options.number("magnitude_squared")?.is_some_and(|v| v != 0.0);
+        Ok(Spectrogram { size, length, stride, squared, tables: None })
     }
 }
 
@@ -55,21 +58,32 @@ impl Kernel for Spectrogram {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         check_floats(cx, 1, 1)?;
         let [samples, channels] = dims(cx.input(0)?)?;
-        let windows = samples.checked_sub(self.window.len()).map_or(0, |rest| rest / self.stride + 1);
-        self.line = Some(cx.temporary_of::<[f64; 2]>(self.fft.frequencies())?);
-        cx.set_output_shape(0, [channels, windows, self.fft.frequencies()])
+        let windows = samples.checked_sub(self.size).map_or(0, |rest| rest / self.stride + 1);
+        let (window, fft) = match self.tables.take() {
+            Some(tables) => (tables.window, tables.fft),
+            None => {
+                let weight = |i: usize| 0.5 - 0.5 * (TAU * i as f64 / self.size as f64).cos();
+                let window = cx.budget().collect((0..self.size).map(weight))?;
+                (window, RealFft::new(self.length, cx.budget())?)
+            }
+        };
+        let frequencies = fft.frequencies();
+        let line = cx.temporary_of::<[f64; 2]>(frequencies)?;
+        self.tables = Some(Tables { window, fft, line });
+        cx.set_output_shape(0, [channels, windows, frequencies])
     }
 
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
-        let line = self.line.ok_or_else(|| Error::State("the kernel was not prepared".into()))?;
-        let line = cx.temporary::<[f64; 2]>(line)?;
+        let Tables { window, fft, line } = self.tables.as_ref().ok_or_else(unprepared)?;
+        let line = cx.temporary::<[f64; 2]>(*line)?;
         let (channels, windows) = (cx.output_shape(0)?[0], cx.output_shape(0)?[1]);
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
-        for (row, output) in output.chunks_exact_mut(self.fft.frequencies()).enumerate() {
+        for (row, output) in output.chunks_exact_mut(fft.frequencies()).enumerate() {
+            cx.check_interrupted()?;
             let (channel, first) = (row / windows, row % windows * self.stride);
             let sample =
                 |(i, weight): (usize, &f64)| f64::from(input[(first + i) * channels + channel]) * weight;
-            self.fft.run(self.window.iter().enumerate().map(sample), line);
+            fft.run(window.iter().enumerate().map(sample), line);
             for (o, [re, im]) in output.iter_mut().zip(line.iter()) {
                 let squared = (re * re + im * im) as f32;
                 *o = if self.squared { squared } else { squared.sqrt() };
@@ -79,18 +93,24 @@ impl Kernel for Spectrogram {
     }
 }
 
+fn unprepared() -> Error {
+    Error::State("the kernel was not prepared".into())
+}
+
 struct Mfcc {
     /// Limits of the bands, in Hz.
     limits: [f64; 2],
     channels: usize,
     coefficients: usize,
-    /// A cosine transform: `coefficients` rows of `channels`.
-    cosines: Vec<f64>,
+    /// A cosine transform: `coefficients` rows of `channels`. Made in `prepare`.
+    cosines: Option<Charged<f64>>,
     /// The sample rate that `bands` was computed for.
     rate: i32,
     /// For each input frequency within the limits, beginning with the first one: the number of channels whose center is
     /// below it, and its weight in the last of these channels. The rest of its weight goes to the next channel.
-    bands: Vec<(usize, f64)>,
+    bands: Charged<(usize, f64)>,
+    /// Number of `bands` for the rate.
+    used: usize,
     first: usize,
     energies: Vec<f64>,
 }
@@ -106,15 +126,14 @@ impl Mfcc {
                  {channels} coefficients, at most 4096 channels, and ascending limits"
             )));
         }
-        let (scale, step) = ((2.0 / channels as f64).sqrt(), PI / channels as f64);
-        let cosine = |i: usize| scale * ((i / channels) as f64 * step * ((i % channels) as f64 + 0.5)).cos();
         Ok(Mfcc {
             limits: limits.map(|limit| limit as f64),
             channels,
             coefficients,
-            cosines: (0..channels * coefficients).map(cosine).collect(),
+            cosines: None,
             rate: 0,
-            bands: Vec::new(),
+            bands: Charged::default(),
+            used: 0,
             first: 0,
             energies: vec![0.0; channels],
         })
@@ -131,16 +150,17 @@ impl Mfcc {
         // Excludes the constant component.
         self.first = (1.5 + low / hz) as usize;
         let last = (high / hz) as usize;
-        self.bands.clear();
+        self.used = 0;
         // There is nothing to compute without frequencies up to the limit.
         if last < frequencies {
             let mut below = 0;
-            for i in self.first..=last {
+            for (band, i) in self.bands.iter_mut().zip(self.first..=last) {
                 let at = mel(i as f64 * hz);
                 while below < self.channels && edge(below + 1) < at {
                     below += 1;
                 }
-                self.bands.push((below, (edge(below + 1) - at) / (edge(below + 1) - edge(below))));
+                *band = (below, (edge(below + 1) - at) / (edge(below + 1) - edge(below)));
+                self.used += 1;
             }
         }
         self.rate = rate;
@@ -170,8 +190,18 @@ impl Kernel for Mfcc {
             )));
         }
         self.rate = 0;
-        // Reserves the maximum, so that `invoke` does not allocate.
-        self.bands.reserve(frequencies.saturating_sub(self.bands.len()));
+        if self.cosines.is_none() {
+            let channels = self.channels;
+            let (scale, step) = ((2.0 / channels as f64).sqrt(), PI / channels as f64);
+            let cosine =
+                |i: usize| scale * ((i / channels) as f64 * step * ((i % channels) as f64 + 0.5)).cos();
+            self.cosines = Some(cx.budget().collect((0..channels * self.coefficients).map(cosine))?);
+        }
+        // As many as there can be, so that `invoke` does not allocate.
+        if self.bands.len() < frequencies {
+            self.bands = Charged::default();
+            self.bands = cx.budget().filled((0, 0.0), frequencies)?;
+        }
         cx.set_output_shape(0, [channels, windows, self.coefficients])
     }
 
@@ -186,16 +216,19 @@ impl Kernel for Mfcc {
         if rate != self.rate {
             self.set_rate(rate, frequencies);
         }
+        let cosines = self.cosines.as_ref().ok_or_else(unprepared)?;
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
-        if self.bands.is_empty() {
+        if self.used == 0 {
             output.fill(0.0);
             return Ok(());
         }
         for (spectrum, output) in
             input.chunks_exact(frequencies).zip(output.chunks_exact_mut(self.coefficients))
         {
+            cx.check_interrupted()?;
             self.energies.fill(0.0);
-            for (&squared, &(below, share)) in spectrum.iter().skip(self.first).zip(&self.bands) {
+            for (&squared, &(below, share)) in spectrum.iter().skip(self.first).zip(&self.bands[..self.used])
+            {
                 let magnitude = f64::from(squared).sqrt();
                 if let Some(last) = below.checked_sub(1) {
                     self.energies[last] += magnitude * share;
@@ -205,7 +238,7 @@ impl Kernel for Mfcc {
                 }
             }
             self.energies.iter_mut().for_each(|energy| *energy = energy.max(1e-12).ln());
-            for (o, cosines) in output.iter_mut().zip(self.cosines.chunks_exact(self.channels)) {
+            for (o, cosines) in output.iter_mut().zip(cosines.chunks_exact(self.channels)) {
                 *o = cosines.iter().zip(&self.energies).map(|(c, e)| c * e).sum::<f64>() as f32;
             }
         }

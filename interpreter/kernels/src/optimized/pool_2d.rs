@@ -10,6 +10,9 @@ use crate::common::prepared::Invoke;
 use crate::common::quantized::activation_range;
 use delegraph_compute::{Isa, Pool, pool_2d, pool_2d_bytes};
 
+/// Number of elements of the windows of a row of outputs.
+const MAX_ROW: usize = 1 << 28;
+
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::AVERAGE_POOL_2D, 1..=3, |cx| prepare(cx, Pool::Average));
     optimize(resolver, BuiltinOp::MAX_POOL_2D, 1..=3, |cx| prepare(cx, Pool::Max));
@@ -28,6 +31,13 @@ fn prepare(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
     // The reference kernel reports windows that are entirely padding.
     let Ok(geo) = geo.checked() else { return Ok(None) };
     if geo.has_empty_window {
+        return Ok(None);
+    }
+    // A row of outputs is not interrupted; the reference kernel polls at each of them.
+    let &[_, input_height, input_width, _] = &input.shape()[..] else { return Ok(None) };
+    let window = height.min(input_height).saturating_mul(width.min(input_width));
+    let row: usize = output.shape().iter().skip(2).product();
+    if window.saturating_mul(row) > MAX_ROW {
         return Ok(None);
     }
     let isa = Isa::best();

@@ -7,6 +7,9 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
+/// Number of squares that are added between polls.
+const CHECKED: usize = 1 << 20;
+
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::LOCAL_RESPONSE_NORMALIZATION, prepared(prepare), 1);
 }
@@ -22,11 +25,18 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let mut summed = 0;
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
             cx.check_interrupted()?;
             for (c, o) in output.iter_mut().enumerate() {
+                // A row of many channels and a large radius takes seconds.
+                if summed > CHECKED {
+                    cx.check_interrupted()?;
+                    summed = 0;
+                }
                 let end = c.saturating_add(radius).saturating_add(1).min(depth);
                 let sum: f32 = input[c.saturating_sub(radius)..end].iter().map(|x| x * x).sum();
+                summed += end - c.saturating_sub(radius);
                 *o = input[c] * (bias + alpha * sum).powf(-beta);
             }
         }
