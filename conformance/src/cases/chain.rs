@@ -139,7 +139,8 @@ impl Chain {
         let exact = self.run(None)?;
         let mut amplified: Vec<Option<Vec<f64>>> = exact.iter().map(|v| Some(vec![0.0; v.len()])).collect();
         for run in 0..RUNS {
-            let changed = self.run(Some(&mut SplitMix64::new(0).for_input(run)))?;
+            // An error can make data invalid, for example a number negative whose root follows.
+            let Ok(changed) = self.run(Some(&mut SplitMix64::new(0).for_input(run))) else { continue };
             for ((amplified, exact), changed) in amplified.iter_mut().zip(&exact).zip(changed) {
                 let Some(allowed) = amplified.as_mut().filter(|_| changed.len() == exact.len()) else {
                     *amplified = None;
