@@ -64,11 +64,15 @@ static size_t elements(const DelegraphTensor *tensor) {
     return product;
 }
 
+static int same_shape(const DelegraphTensor *a, const DelegraphTensor *b) {
+    return a->rank == b->rank && (a->rank == 0 || memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0);
+}
+
 /* Claims the node, or rejects it with a reason. */
 static int32_t look_at(const DelegraphHost *host, DelegraphContext context, size_t node) {
     DelegraphRejection reason = {.size = sizeof reason, .kind = DELEGRAPH_REJECT_PARAM};
     int64_t activation = 0;
-    size_t first = 0;
+    DelegraphTensor first = {.size = sizeof first};
     if (host->may_claim(context, node) != DELEGRAPH_OK) return host->claim(context, &node, 1, 0); /* The host adds the reason. */
     host->param_i64(context, node, "fused_activation_function", &activation);
     const char *text = activation == 0 ? NULL : "a fused activation";
@@ -81,8 +85,8 @@ static int32_t look_at(const DelegraphHost *host, DelegraphContext context, size
             reason.value = tensor.element_type;
             text = i == 0 ? "input 0" : "input 1";
         } else if (i == 0) {
-            first = elements(&tensor);
-        } else if (first != elements(&tensor)) {
+            first = tensor;
+        } else if (!same_shape(&first, &tensor)) {
             text = "operands of two shapes";
         }
     }
