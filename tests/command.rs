@@ -150,6 +150,14 @@ fn bench_has_the_fields_of_the_contract() {
     }
     delegraph(&["bench", path(&model), "--compare", path(&model)])
         .expect(4, "not a result of `bench --json`");
+    // There is no ratio to a time of 0.
+    let zeros = r#"{"load_ms": 0, "prepare_ms": 0, "first_ms": 0, "median_ms": 0, "min_ms": 0}"#;
+    std::fs::write(&other, zeros).unwrap();
+    let arguments = ["bench", path(&model), "--runs", "1", "--compare", path(&other)];
+    let text = delegraph(&arguments).expect(0, "").stdout;
+    assert!(!text.contains("inf"), "{text}");
+    let found = delegraph(&[&arguments[..], &["--json"]].concat()).expect(0, "").json();
+    assert_eq!(found["compare"]["median"], Value::Null);
 }
 
 /// `profile` must show all of the time of any model, once.

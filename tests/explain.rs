@@ -7,6 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::{delegraph, digits, path};
+use delegraph::Model;
 use delegraph::TensorType::{Float32, Int32};
 use delegraph::core::ops::Params;
 use delegraph::core::ops::binary::AddParams;
@@ -106,10 +107,21 @@ fn limits_keep_nodes_from_delegates() {
     let arguments = ["explain", path(&model), "--exclude-op", "CONF_2D"];
     let ran = delegraph(&arguments).expect(2, "no builtin op has this name");
     assert!(ran.stderr.contains("the model has: CONV_2D"), "{}", ran.stderr);
+    let arguments = ["run", path(&model), "--exclude-op", "LSTM"];
+    delegraph(&arguments).expect(2, "--exclude-op LSTM: the model does not have this op");
 }
 
 #[test]
-fn called_subgraphs_are_sections_of_their_own() {
+fn limits_of_conformance_name_ops_and_nodes_of_the_cases() {
+    let conformance = |more: &[&str]| delegraph(&[&["conformance", "--filter", "^unary/abs"], more].concat());
+    conformance(&["--exclude-op", "CONV_2"])
+        .expect(2, "--exclude-op CONV_2: no builtin op has this name, and no custom op of the cases");
+    conformance(&["--exclude-node", "99999"]).expect(2, "--exclude-node 99999: there is no such node");
+    conformance(&["--exclude-op", "CONV_2D"]).expect(0, "");
+}
+
+/// A loop, with a condition of one node and a body of two. It counts from an input, or from 0.
+fn looping(from_zero: bool) -> Model {
     let counted = |name: &str| {
         let mut graph = SubgraphBuilder::new(name);
         let inputs = (graph.input("i", Int32, []), graph.input("x", Float32, [256]));
@@ -125,11 +137,75 @@ fn called_subgraphs_are_sections_of_their_own() {
     let root = body.node(BuiltinOp::SQRT, Params::None).inputs([x]).output("root");
     body.outputs([next, root]);
     let (mut main, (i, x)) = counted("main");
+    let i = if from_zero { main.constant("zero", [], &[0i32]) } else { i };
     let (end, y) = (main.tensor("end", Int32, []), main.tensor("y", Float32, [256]));
     let params = WhileParams::default().cond_subgraph_index(1).body_subgraph_index(2);
     main.node(BuiltinOp::WHILE, params).inputs([i, x]).writes([end, y]);
     main.outputs([end, y]);
-    let model = ModelBuilder::new().subgraph(main).subgraph(condition).subgraph(body).build().unwrap();
+    ModelBuilder::new().subgraph(main).subgraph(condition).subgraph(body).build().unwrap()
+}
+
+#[test]
+fn counts_are_of_all_subgraphs_that_are_reached() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("while.tflite");
+    looping(true).save(&file).unwrap();
+    let check = |arguments: &[&str]| {
+        let found = delegraph(&[arguments, &["--json"]].concat());
+        // A machine without any GPU driver.
+        if arguments.contains(&"wgpu") && found.code == 3 {
+            eprintln!("left out: {}", found.stderr);
+            return;
+        }
+        let found = found.expect(0, "").json();
+        assert_eq!(found["total_nodes"], 4, "{arguments:?}: {found}");
+        let lines = found["delegates"].as_array().unwrap();
+        for (count, of_line) in [("delegated_nodes", "nodes"), ("partitions", "partitions")] {
+            let sum: u64 = lines.iter().map(|line| line[of_line].as_u64().unwrap()).sum();
+            assert_eq!(found[count], sum, "{arguments:?}: {found}");
+            let runs = arguments.contains(&"wgpu") && !arguments.contains(&"report");
+            assert_eq!(sum > 0, runs, "{arguments:?}: {found}");
+        }
+        assert!(lines.iter().all(|line| line["total"] == 4), "{found}");
+    };
+    check(&["diff", path(&file)]);
+    for verb in [&["run", path(&file)][..], &["bench", path(&file), "--runs", "1"]] {
+        check(verb);
+        check(&[verb, &["--delegate", "wgpu"]].concat());
+        check(&[verb, &["--delegate", "wgpu", "--policy", "report"]].concat());
+    }
+}
+
+#[test]
+fn counts_are_of_the_signature_that_runs() {
+    let mut first = SubgraphBuilder::new("first");
+    let x = first.input("x", Float32, [4]);
+    let y = first.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("y");
+    first.outputs([y]);
+    let (from, to) = ([("x", x)], [("y", y)]);
+    let mut second = SubgraphBuilder::new("second");
+    let x = second.input("x", Float32, [4]);
+    let positive = second.node(BuiltinOp::ABS, Params::None).inputs([x]).output("positive");
+    let y = second.node(BuiltinOp::SQRT, Params::None).inputs([positive]).output("y");
+    second.outputs([y]);
+    let model = ModelBuilder::new().subgraph(first).subgraph(second);
+    let model =
+        model.signature("add", 0, from, to).signature("root", 1, [("x", x)], [("y", y)]).build().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("signatures.tflite");
+    model.save(&file).unwrap();
+    for (key, nodes) in [("add", 1), ("root", 2)] {
+        for verb in [&["run"][..], &["diff"], &["diff", "--per-node"]] {
+            let found =
+                delegraph(&[verb, &[path(&file), "--signature", key, "--json"]].concat()).expect(0, "");
+            assert_eq!(found.json()["total_nodes"], nodes, "{key}: {}", found.stdout);
+        }
+    }
+}
+
+#[test]
+fn called_subgraphs_are_sections_of_their_own() {
+    let model = looping(false);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("while.tflite");
     model.save(&file).unwrap();
@@ -191,6 +267,10 @@ fn a_missing_kernel_is_shown_between_nodes_that_a_delegate_takes() {
         check(&found);
         assert_eq!((&found["delegated_nodes"], len(&found["partitions"])), (&json!(2), 2));
     }
+    assert!(
+        text.contains("0 of 3 nodes delegated, 2 on cpu, 0 computed while preparing, 1 without a kernel"),
+        "{text}"
+    );
     // So is a builtin op of a version without a kernel.
     let file = common::Tiny { version: 99, ..Default::default() }.write(folder.path());
     let found = delegraph(&["explain", path(&file), "--json"]).expect(0, "").json();
@@ -257,6 +337,10 @@ fn composites_keep_the_reasons_of_delegates() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("composite.tflite");
     ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    // The number of nodes with the body in the place of the composite.
+    delegraph(&["run", path(&file), "--exclude-node", "0"]).expect(0, "");
+    delegraph(&["run", path(&file), "--exclude-node", "1"])
+        .expect(2, "--exclude-node 1: there is no such node");
     let Some(found) = explain(&file, &[]) else { return };
     let composite = &found["composites"][0];
     assert_eq!((&composite["name"], &composite["resolution"]), (&json!("my.root"), &json!("inlined")));

@@ -10,12 +10,13 @@ use delegraph::core::{NodeId, TensorId};
 use delegraph::delegate_api::DelegateStats;
 use serde::{Deserialize, Serialize};
 
-use super::delegates::{DelegateLine, Engine};
+use super::delegates::{Delegation, Engine};
 use super::failure::{Exit, Failure};
 use super::inputs::Entry;
 use super::model::ModelArgument;
+use super::numbers::{self, ANY, whole};
 use super::output::{Document, Output, bytes, table};
-use super::text::plural;
+use super::text::{plural, shown};
 
 /// Measure a model's times and memory
 ///
@@ -27,13 +28,13 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     engine: Engine,
     /// Warm-up runs after the first run, which are not measured
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     warmup: usize,
     /// The number of runs; with --seconds, the maximum
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=ANY), allow_negative_numbers = true)]
     runs: Option<u64>,
     /// The time to run, in seconds [default: 2, unless --runs is given]; at least 5 runs are made
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     seconds: Option<f64>,
     /// Print ratios to an earlier result of `bench --json`
     #[arg(long, value_name = "OTHER.json")]
@@ -41,10 +42,7 @@ pub(crate) struct Arguments {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(s) if (0.0..=86_400.0).contains(&s) => Ok(s),
-        _ => Err("it is a number of seconds, at most 86400".into()),
-    }
+    Ok(numbers::seconds(text, 0.0..=86_400.0)?.as_secs_f64())
 }
 
 /// The JSON document.
@@ -61,11 +59,8 @@ struct Bench {
     p90_ms: f64,
     min_ms: f64,
     memory: Memory,
-    partitions: usize,
-    delegated_nodes: usize,
-    total_nodes: usize,
-    /// The nodes of each delegate.
-    delegates: Vec<DelegateLine>,
+    #[serde(flatten)]
+    delegation: Delegation,
     /// Kernels that one run starts on devices.
     dispatches: usize,
     /// Bytes that one run reads back from delegates, for the caller or a CPU node.
@@ -74,8 +69,6 @@ struct Bench {
     upload_ms: Option<f64>,
     gpu_ms: Option<f64>,
     readback_ms: Option<f64>,
-    /// Delegates that failed, with reasons; their nodes run on the CPU.
-    failures: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compare: Option<Ratios>,
 }
@@ -100,15 +93,20 @@ struct Other {
     min_ms: f64,
 }
 
-/// The ratios of this result to the other; below 1, this one is faster.
+/// The ratios of this result to the other; below 1, this one is faster. `None` if the other time is 0.
 #[derive(Serialize)]
 struct Ratios {
-    file: PathBuf,
-    load: f64,
-    prepare: f64,
-    first: f64,
-    median: f64,
-    min: f64,
+    file: String,
+    load: Option<f64>,
+    prepare: Option<f64>,
+    first: Option<f64>,
+    median: Option<f64>,
+    min: Option<f64>,
+}
+
+/// Returns the ratio of two times; `None` if the other one is 0.
+fn ratio(time: f64, other: f64) -> Option<f64> {
+    (other > 0.0).then(|| time / other)
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
@@ -129,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let (mut times, stats) = measure(arguments, &mut interpreter, &mut buffers, out)?;
     times.sort_by(f64::total_cmp);
 
-    let (memory, report) = (interpreter.memory(), interpreter.report());
+    let memory = interpreter.memory();
     let mut bench = Bench {
         model: arguments.model.name(),
         delegate: arguments.engine.label(),
@@ -149,25 +147,21 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
             gpu_bytes: interpreter.delegate_stats().iter().map(|s| s.device_bytes).sum(),
             peak_rss_bytes: peak_rss(),
         },
-        partitions: report.partitions.len(),
-        delegated_nodes: report.delegated_nodes(),
-        total_nodes: report.nodes.len(),
-        delegates: arguments.engine.summary(&interpreter),
+        delegation: arguments.engine.delegation(&interpreter, entry.subgraph),
         dispatches: interpreter.delegate_stats().iter().map(|s| s.dispatches).sum(),
         read_back_bytes: read_back(&interpreter),
         upload_ms: median_of(&stats, |s| s.upload_time),
         gpu_ms: median_of(&stats, |s| s.device_time),
         readback_ms: median_of(&stats, |s| s.readback_time),
-        failures: report.failures.iter().map(ToString::to_string).collect(),
         compare: None,
     };
     bench.compare = other.zip(arguments.compare.as_ref()).map(|(other, file)| Ratios {
-        file: file.clone(),
-        load: bench.load_ms / other.load_ms,
-        prepare: bench.prepare_ms / other.prepare_ms,
-        first: bench.first_ms / other.first_ms,
-        median: bench.median_ms / other.median_ms,
-        min: bench.min_ms / other.min_ms,
+        file: shown(file),
+        load: ratio(bench.load_ms, other.load_ms),
+        prepare: ratio(bench.prepare_ms, other.prepare_ms),
+        first: ratio(bench.first_ms, other.first_ms),
+        median: ratio(bench.median_ms, other.median_ms),
+        min: ratio(bench.min_ms, other.min_ms),
     });
     out.print(&bench)?;
     Ok(Exit::Fine)
@@ -290,12 +284,13 @@ impl Document for Bench {
         let Bench { memory: m, runs, .. } = self;
         let threads = plural(self.threads, "thread");
         let mut text = format!("{} on {}, {threads}\n", self.model, self.delegate);
-        for failure in &self.failures {
+        for failure in &self.delegation.failures {
             text += &format!("failed and left out: {failure}\n");
         }
-        self.delegates.iter().for_each(|line| text += &line.text());
-        let ratio = |get: fn(&Ratios) -> f64| {
-            self.compare.as_ref().map_or(String::new(), |r| format!("{:.3}", get(r)))
+        text += &self.delegation.text();
+        let ratio = |get: fn(&Ratios) -> Option<f64>| {
+            let number = |r: Option<f64>| r.map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"));
+            self.compare.as_ref().map_or_else(String::new, |r| number(get(r)))
         };
         let mut rows = vec![
             vec!["load".into(), format!("{:.3}", self.load_ms), ratio(|r| r.load)],

@@ -3,9 +3,10 @@
 //! The interpreters of the command apply these limits. A thread also watches the process, for work that an interpreter
 //! cannot end: a driver, a library, the reading of a file.
 
+use std::num::IntErrorKind;
 use std::str::FromStr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use delegraph::Error;
@@ -13,6 +14,7 @@ use delegraph::core::error::LimitExceeded;
 use delegraph::interpreter::ResourceLimits;
 
 use super::failure::Failure;
+use super::numbers;
 use super::output::Output;
 
 /// Options of the verbs that take a model.
@@ -21,12 +23,16 @@ use super::output::Output;
 pub(crate) struct Budgets {
     /// The memory that the model may use in addition to its file, on the CPU and on a GPU each [default: three quarters
     /// of the machine's]
-    #[arg(long, value_name = "BYTES[K|M|G]")]
+    #[arg(long, value_name = "BYTES[K|M|G]", allow_hyphen_values = true)]
     max_memory: Option<Bytes>,
     /// End after this time, and after as much processor time of each of the `--threads` [default: no limit]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 }
+
+const NEEDED: &str = "a whole number of bytes is needed, or one with K, M or G: 512M";
+
+static TOO_MANY: LazyLock<String> = LazyLock::new(|| format!("at most {} bytes are possible", usize::MAX));
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,16 +51,19 @@ impl FromStr for Bytes {
             'K' => 10,
             'M' => 20,
             'G' => 30,
-            _ => return Err("write BYTES, or a number with K, M or G".into()),
+            _ => return Err(NEEDED.into()),
         };
-        let number: usize = number.parse().map_err(|_| format!("`{number}` is not a number of bytes"))?;
-        number.checked_mul(1 << shift).map(Bytes).ok_or_else(|| "too many bytes".into())
+        let number: Result<usize, _> = number.parse();
+        let number = number.map_err(|e| match e.kind() {
+            IntErrorKind::PosOverflow => TOO_MANY.clone(),
+            _ => NEEDED.into(),
+        });
+        number?.checked_mul(1 << shift).map(Bytes).ok_or_else(|| TOO_MANY.clone())
     }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+    numbers::seconds(text, 0.001..=1e9)
 }
 
 /// Resident memory above the limit at which the process ends; it covers the command itself, drivers and the graph.
@@ -224,7 +233,7 @@ mod tests {
     fn times() {
         assert_eq!(seconds("8"), Ok(Duration::from_secs(8)));
         assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        for wrong in ["", "-1", "nan", "inf", "1e40", "8s"] {
+        for wrong in ["", "-1", "0", "1e-9", "nan", "inf", "1e40", "8s"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use delegraph::core::kernel::RuntimeTensor;
-use delegraph::core::{NodeId, TensorId, printable};
+use delegraph::core::{NodeId, Subgraph, TensorId, printable};
 use delegraph::delegate_api::PartitionOptions;
 use delegraph::interpreter::InterpreterBuilder;
 use delegraph::{Interpreter, Model};
@@ -12,10 +12,11 @@ use delegraph_conformance::compare::{Tolerance, compare, numbers};
 use serde::Serialize;
 
 use super::budgets;
-use super::delegates::{DelegateLine, Engine};
+use super::delegates::{Delegation, Engine};
 use super::failure::{Exit, Failure};
 use super::inputs::{Entry, InputFile, Resize};
 use super::model::ModelArgument;
+use super::numbers::{ANY, whole};
 use super::output::{Document, Output, table};
 use super::text::{difference, plural, raw_name};
 
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(long = "resize", value_name = "NAME=1x224x224x3")]
     resizes: Vec<Resize>,
     /// Seed of the random data
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=ANY), allow_negative_numbers = true)]
     seed: u64,
     #[command(flatten)]
     engine: Engine,
@@ -62,11 +63,8 @@ struct Diff {
     first_bad: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bisect: Option<Bisected>,
-    delegated_nodes: usize,
-    total_nodes: usize,
-    /// The nodes of each delegate.
-    delegates: Vec<DelegateLine>,
-    failures: Vec<String>,
+    #[serde(flatten)]
+    delegation: Delegation,
     ok: bool,
 }
 
@@ -124,6 +122,8 @@ struct Subject<'a> {
     arguments: &'a Arguments,
     model: Arc<Model>,
     expected: Interpreter,
+    /// The subgraph that is run.
+    entry: usize,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
@@ -138,10 +138,13 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if arguments.per_node {
         builder = builder.preserve_all_tensors();
     }
+    let entry = match arguments.signature.as_deref().and_then(|key| model.signature(key)) {
+        Some(signature) => signature.subgraph(),
+        None => 0,
+    };
     let expected = invoke(arguments, builder)?;
-    let subject = Subject { arguments, model, expected };
+    let subject = Subject { arguments, model, expected, entry };
     let got = subject.run(|builder| arguments.engine.configure_limited(builder, |_| {}))?;
-    let report = got.report();
     let outputs = subject.outputs(&got)?;
     let mut diff = Diff {
         model: arguments.model.name(),
@@ -151,10 +154,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         nodes: None,
         first_bad: None,
         bisect: None,
-        delegated_nodes: report.delegated_nodes(),
-        total_nodes: report.nodes.len(),
-        delegates: arguments.engine.summary(&got),
-        failures: report.failures.iter().map(ToString::to_string).collect(),
+        delegation: arguments.engine.delegation(&got, subject.entry),
     };
     if arguments.per_node {
         let nodes = subject.per_node()?;
@@ -180,6 +180,10 @@ fn invoke(arguments: &Arguments, builder: InterpreterBuilder) -> Result<Interpre
 }
 
 impl Subject<'_> {
+    fn subgraph(&self) -> &Subgraph {
+        &self.model.subgraphs()[self.entry]
+    }
+
     fn run(
         &self,
         configure: impl FnOnce(InterpreterBuilder) -> Result<InterpreterBuilder, Failure>,
@@ -235,7 +239,7 @@ impl Subject<'_> {
         };
         let got =
             if engine.delegates_anything() { self.run(apart)? } else { self.run_limited(|_| {}, true)? };
-        let (report, subgraph) = (got.report(), &self.model.subgraphs()[0]);
+        let (report, subgraph) = (got.report(), self.subgraph());
         let mut bad = vec![false; subgraph.tensors().len()];
         let mut lines = Vec::new();
         for node in &report.nodes {
@@ -265,7 +269,7 @@ impl Subject<'_> {
 
     /// A number for each node that differs from the numbers of the producers of its inputs.
     fn colours(&self) -> Vec<usize> {
-        let subgraph = &self.model.subgraphs()[0];
+        let subgraph = self.subgraph();
         let mut writers = vec![None; subgraph.tensors().len()];
         let mut colours: Vec<usize> = Vec::new();
         for (i, node) in subgraph.nodes().iter().enumerate() {
@@ -294,7 +298,7 @@ impl Subject<'_> {
             let got = self.run_limited(within, false)?;
             Ok(self.outputs(&got)?.iter().all(|line| line.difference.ok))
         };
-        let count = self.model.subgraphs()[0].nodes().len();
+        let count = self.subgraph().nodes().len();
         // Outputs match when the first `without` nodes are delegated, and differ with the first `with`.
         let (mut without, mut with) = (0, count);
         if good(0, count)? {
@@ -305,7 +309,7 @@ impl Subject<'_> {
             if good(0, middle)? { without = middle } else { with = middle }
         }
         let alone = !good(without, with)?;
-        let op = self.model.subgraphs()[0].nodes().get(without).map(|node| raw_name(node.op()));
+        let op = self.subgraph().nodes().get(without).map(|node| raw_name(node.op()));
         Ok(Bisected { node: Some(without), op, alone, runs })
     }
 }
@@ -405,8 +409,11 @@ const HEADER: [&str; 9] =
 impl Document for Diff {
     fn text(&self) -> String {
         let mut text = format!("{} on {}, compared with the reference kernels\n", self.model, self.delegate);
-        self.delegates.iter().for_each(|line| text += &line.text());
-        self.failures.iter().for_each(|failure| text += &format!("failed and left out: {failure}\n"));
+        text += &self.delegation.text();
+        self.delegation
+            .failures
+            .iter()
+            .for_each(|failure| text += &format!("failed and left out: {failure}\n"));
         text += &table(&HEADER, &[2, 3, 4, 5, 6, 7], self.outputs.iter().map(Line::row));
         if let Some(nodes) = &self.nodes {
             let row = |n: &NodeLine| {

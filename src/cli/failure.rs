@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Mutex;
 
 use delegraph::Error;
@@ -9,6 +10,7 @@ use delegraph::core::error::{ErrorKind, Location};
 use delegraph::core::printable_lines;
 use serde_json::{Value, json};
 
+use super::text;
 use crate::documents::unresolved::unresolved_op;
 
 /// The documented exit codes. Most usage errors are `clap`'s.
@@ -131,28 +133,66 @@ impl From<Error> for Failure {
             ErrorKind::Unsupported => Exit::Unsupported,
             _ => Exit::Failed,
         };
-        Failure { help: error.help(), details: details(&error), ..Failure::new(exit, error.chain()) }
+        let help = help(&error);
+        Failure { help, details: details(&error), ..Failure::new(exit, with_options(&error.chain())) }
     }
 }
 
-impl From<io::Error> for Failure {
-    /// An error of writing results.
-    fn from(error: io::Error) -> Self {
+/// Returns the advice on an error for a user of the command: options come before the interface for programs.
+pub(crate) fn help(error: &Error) -> Option<String> {
+    let line = |line: &str| {
+        if let Some((_, option)) = line.split_once("; in the command, ") {
+            return format!("{option} raises the limit");
+        }
+        match line.split_once(", or load a library that has one: ") {
+            Some((program, library)) => {
+                let program = program.strip_prefix("register a kernel for it: ").unwrap_or(program);
+                format!("load a library that has a kernel for it: {library}; in a program, {program}")
+            }
+            None => line.to_owned(),
+        }
+    };
+    Some(error.help()?.lines().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// Returns a message with the options of the command for limits, instead of the interface for programs.
+fn with_options(message: &str) -> String {
+    let options = [
+        ("`ResourceLimits::with_memory` raises it", "`--max-memory BYTES` raises it"),
+        ("`ResourceLimits::with_time` raises it", "`--timeout SECONDS` raises it"),
+    ];
+    options.iter().fold(message.to_owned(), |text, (program, option)| text.replace(program, option))
+}
+
+impl Failure {
+    /// An error of writing to standard output.
+    pub(crate) fn of_stdout(error: io::Error) -> Self {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
-        Failure { broken_pipe, ..Failure::new(Exit::Failed, format!("cannot write: {error}")) }
+        Failure {
+            broken_pipe,
+            ..Failure::new(Exit::Failed, format!("cannot write to standard output: {error}"))
+        }
     }
+}
+
+/// Returns a path as text.
+fn shown(path: Option<&Path>) -> Option<String> {
+    path.map(text::shown)
 }
 
 fn details(error: &Error) -> Value {
     match error {
         Error::AtNode { location, .. } => {
             let Location { model, subgraph, node, op, .. } = &**location;
-            json!({ "model": model, "subgraph": subgraph, "node": node.0, "op": op })
+            json!({ "model": shown(model.as_deref()), "subgraph": subgraph, "node": node.0, "op": op })
         }
-        Error::Io { path, .. } => json!({ "model": path }),
-        Error::InvalidModel { path, .. } | Error::ExternalData { path, .. } => json!({ "model": path }),
+        Error::Io { path, .. } => json!({ "model": shown(Some(path)) }),
+        Error::InvalidModel { path, .. } | Error::ExternalData { path, .. } => {
+            json!({ "model": shown(path.as_deref()) })
+        }
         Error::UnresolvedOps(unresolved) => {
-            json!({ "model": unresolved.model, "unresolved": unresolved.ops.iter().map(unresolved_op).collect::<Vec<_>>() })
+            let ops: Vec<Value> = unresolved.ops.iter().map(unresolved_op).collect();
+            json!({ "model": shown(unresolved.model.as_deref()), "unresolved": ops })
         }
         Error::Delegate { delegate, .. } => json!({ "delegate": delegate }),
         _ => Value::Null,

@@ -16,6 +16,7 @@ use super::budgets;
 use super::failure::{Exit, Failure};
 use super::kernels::{Kernels, LibraryPath};
 use super::model::ModelArgument;
+use super::numbers::{ANY, whole};
 use super::output::{Document, Output, bytes, scaled, table, work};
 use super::text::{self, plural, raw_name};
 
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Change only versions, not ops and tensors
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = REWRITING)]
     versions_only: bool,
     /// Also fuse into custom ops of Delegraph's own, which other runtimes do not have
     #[arg(long)]
@@ -55,9 +56,22 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     kernels: Kernels,
     /// On how many random inputs both models are run and compared before OUT is written
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     samples: usize,
 }
+
+/// The options of passes and fusions, which do not apply to changing versions only.
+const REWRITING: [&str; 9] = [
+    "allow_custom",
+    "allow_hybrid",
+    "keep_composites",
+    "stateful",
+    "skip",
+    "report",
+    "fusions",
+    "libraries",
+    "samples",
+];
 
 #[derive(Serialize)]
 struct Rewritten {
@@ -145,10 +159,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     } else {
         let pipeline = pipeline(arguments)?;
         tolerance = pipeline.tolerance();
-        let fused =
-            pipeline.run_keeping(&Arc::new(original.clone()), &resolver, &|_| false).map_err(|e| {
-                Failure::from(e).with_help("`--skip NAME` leaves out the pass or the fusion that it is about")
-            })?;
+        let model = Arc::new(original.clone());
+        let fused = pipeline.run_keeping(&model, &resolver, &|_| false).map_err(not_rewritten)?;
         (fused.model, fused.report)
     };
     let quantizes = quantizes_on_the_fly(&original);
@@ -239,6 +251,38 @@ fn add_library(path: &LibraryPath, pipeline: Pipeline) -> Result<Pipeline, Failu
 fn add_library(path: &LibraryPath, _: Pipeline) -> Result<Pipeline, Failure> {
     let text = format!("{}: this command was built without the Cargo feature `plugins`", path.path());
     Err(Failure::new(Exit::Unsupported, text))
+}
+
+/// Whether memory could not be allocated. A limit is another error.
+fn is_out_of_memory(error: &Error) -> bool {
+    match error {
+        Error::OutOfMemory(_) => true,
+        Error::AtNode { source, .. } => is_out_of_memory(source),
+        _ => false,
+    }
+}
+
+/// Returns the failure of rewriting the model. The option `--skip` helps if a pass or a fusion is the cause.
+fn not_rewritten(error: Error) -> Failure {
+    let of_pass = match &error {
+        // A pass that makes an invalid model.
+        Error::State(_) => true,
+        // A composite that does not match the name of a fusion.
+        Error::AtNode { location, source, .. } => {
+            location.op.starts_with("STABLEHLO_COMPOSITE") && matches!(**source, Error::InvalidNode(_))
+        }
+        _ => false,
+    };
+    let out_of_memory = is_out_of_memory(&error);
+    let failure = Failure::from(error);
+    match (of_pass, out_of_memory) {
+        (true, _) => {
+            failure.with_help("`--skip NAME` leaves out the pass or the fusion that the message names")
+        }
+        // The advice for other verbs is to resize inputs.
+        (_, true) => failure.with_help("preparing this model needs more memory than is free on this machine"),
+        _ => failure,
+    }
 }
 
 /// Whether the model has ops of float activations and 8-bit weights.

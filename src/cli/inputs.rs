@@ -13,7 +13,7 @@ use delegraph_conformance::npy::Array;
 use delegraph_conformance::seeded::{self, SplitMix64};
 use serde::Serialize;
 
-use super::failure::Failure;
+use super::failure::{self, Exit, Failure};
 use super::text::plural;
 
 /// `FILE` or `NAME=FILE`.
@@ -31,6 +31,11 @@ impl InputFile {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the option as on the command line.
+    fn option(&self) -> String {
+        format!("--input {self}")
     }
 }
 
@@ -54,6 +59,7 @@ impl FromStr for InputFile {
                 Ok(InputFile { name: Some(name.into()), path: path.into() })
             }
             Some(_) => Err("the file's name is missing after `=`".into()),
+            None if text.is_empty() => Err("the file's name is missing".into()),
             None => Ok(InputFile { name: None, path: text.into() }),
         }
     }
@@ -99,6 +105,7 @@ pub(crate) struct Port {
 
 /// An entry point: the primary subgraph, or that of a signature.
 pub(crate) struct Entry {
+    pub(crate) subgraph: usize,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
     /// The order of inputs without a name.
@@ -115,7 +122,8 @@ impl Entry {
         let selected = selected.transpose()?;
         let model = interpreter.model();
         let named = selected.as_ref().or_else(|| model.signatures().iter().find(|s| s.subgraph() == 0));
-        let Some(subgraph) = model.subgraphs().get(named.map_or(0, |s| s.subgraph())) else {
+        let index = named.map_or(0, |s| s.subgraph());
+        let Some(subgraph) = model.subgraphs().get(index) else {
             return Err(Failure::invalid("the model has no subgraph"));
         };
         let (in_names, out_names) = named.map_or((&[][..], &[][..]), |s| (s.inputs(), s.outputs()));
@@ -127,14 +135,16 @@ impl Entry {
             });
         }
         Ok(Entry {
+            subgraph: index,
             inputs: ports(subgraph, subgraph.inputs(), in_names),
             outputs: ports(subgraph, subgraph.outputs(), out_names),
             order,
         })
     }
 
-    /// The input with this name: the name in the signature, the tensor's name, or the number.
-    fn input(&self, name: &str) -> Result<usize, Failure> {
+    /// The input with this name: the name in the signature, the tensor's name, or the number. `option` is the option with
+    /// the name.
+    fn input(&self, name: &str, option: &str) -> Result<usize, Failure> {
         let by_name = self.inputs.iter().position(|p| p.name == name);
         let found = by_name.or_else(|| self.inputs.iter().position(|p| p.tensor == name));
         let number = || name.parse().ok().filter(|&i: &usize| i < self.inputs.len());
@@ -144,7 +154,7 @@ impl Entry {
                 [] => "the model has no inputs".into(),
                 names => format!("the model has: {}", names.join(", ")),
             };
-            Failure::invalid(format!("there is no input \"{name}\"; {has}"))
+            Failure::new(Exit::Usage, format!("{option}: there is no input \"{}\"; {has}", printable(name)))
         })
     }
 
@@ -159,7 +169,7 @@ impl Entry {
         let mut chosen: Vec<Option<&Path>> = vec![None; self.inputs.len()];
         let (named, unnamed): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.name.is_some());
         for file in named {
-            let i = self.input(file.name.as_deref().unwrap_or_default())?;
+            let i = self.input(file.name.as_deref().unwrap_or_default(), &file.option())?;
             match chosen.get_mut(i) {
                 Some(slot @ None) => *slot = Some(&file.path),
                 _ => {
@@ -202,7 +212,7 @@ impl Entry {
         // The options that changed the shapes of inputs.
         let mut causes: Vec<String> = Vec::new();
         for resize in resizes {
-            let i = self.input(&resize.name)?;
+            let i = self.input(&resize.name, &resize.option())?;
             let same = *interpreter.input_tensor(i)?.shape.dims() == resize.shape;
             interpreter
                 .resize_input(i, &resize.shape)
@@ -292,7 +302,7 @@ fn of_signature(error: Error, model: &Model, key: &str) -> Failure {
 fn of_shapes(error: Error, causes: &[String]) -> Failure {
     let kind = error.kind();
     // Advice on raising a limit is kept. Advice about invalid nodes would point to the model.
-    let raise = error.help().filter(|_| kind == ErrorKind::Failed);
+    let raise = failure::help(&error).filter(|_| kind == ErrorKind::Failed);
     let raise = raise.map(|help| format!("; {help}")).unwrap_or_default();
     let failure = Failure::from(error);
     if causes.is_empty() || kind == ErrorKind::Unsupported {

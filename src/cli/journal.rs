@@ -1,13 +1,17 @@
 //! The results of a run so far, so that an interrupted run can be resumed.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use delegraph::core::types::open_regular;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::failure::{Exit, Failure};
+use super::files::create;
 
 /// A file of results, one per line, below a line that identifies the run.
 pub(crate) struct Journal {
@@ -23,22 +27,35 @@ pub(crate) trait Named {
 impl Journal {
     /// Begins a journal, or resumes the one at `path`; creates its folder. `run` identifies the run. Returns the
     /// results so far, by name.
+    ///
+    /// # Errors
+    /// Exit code 1 with the path.
     pub(crate) fn open<R: Named + Serialize + DeserializeOwned>(
+        path: PathBuf,
+        run: &str,
+        resume: bool,
+    ) -> Result<(Self, HashMap<String, R>), Failure> {
+        let place = path.display().to_string();
+        Journal::begin(path, run, resume).map_err(|e| Failure::new(Exit::Failed, format!("{place}: {e}")))
+    }
+
+    fn begin<R: Named + Serialize + DeserializeOwned>(
         path: PathBuf,
         run: &str,
         resume: bool,
     ) -> io::Result<(Self, HashMap<String, R>)> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         let mut found = HashMap::new();
-        if resume && let Ok(file) = File::open(&path) {
+        let old = match resume.then(|| open_regular(&path)).transpose() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            old => old?,
+        };
+        if let Some(file) = old {
             let mut lines = BufReader::new(file).lines();
             match lines.next().transpose()? {
                 Some(line) if line == run => {}
                 Some(line) => {
-                    let text = format!(
-                        "{}: that was another run ({line}); without --resume it is replaced",
-                        path.display()
-                    );
+                    let text = format!("that was another run ({line}); without --resume it is replaced");
                     return Err(io::Error::other(text));
                 }
                 None => {}
@@ -50,7 +67,7 @@ impl Journal {
         // Written again, so that a truncated line does not become the beginning of the next one. The new file is
         // written beside the old one, so that an interruption loses nothing.
         let new = path.with_extension("new");
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
+        let mut file = create(&new)?;
         writeln!(file, "{run}")?;
         let journal = Journal { path, file: Mutex::new(file) };
         for result in found.values() {
@@ -97,7 +114,7 @@ mod tests {
         Row { name: name.into(), ms: 0.5 }
     }
 
-    fn open(folder: &Path, run: &str, resume: bool) -> io::Result<(Journal, HashMap<String, Row>)> {
+    fn open(folder: &Path, run: &str, resume: bool) -> Result<(Journal, HashMap<String, Row>), Failure> {
         Journal::open(folder.join("journal.jsonl"), run, resume)
     }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use clap::Args;
-use clap::builder::RangedU64ValueParser;
 use delegraph::Model;
-use delegraph::core::ops::DEFS;
-use delegraph::core::{BuiltinOp, NodeId, Op};
+use delegraph::core::ops::{DEFS, Params};
+use delegraph::core::{NodeId, Op};
 use delegraph::delegate_api::PartitionOptions;
 
 use super::failure::{Exit, Failure};
+use super::numbers::{ANY, part, whole};
 use super::text::plural;
 
 /// Options that exclude nodes from delegation. They apply to each `--delegate`.
@@ -18,19 +18,19 @@ use super::text::plural;
 #[command(next_help_heading = "Limits on delegates")]
 pub(crate) struct Limits {
     /// The maximum number of partitions for each delegate; those with the most nodes are kept
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     max_partitions: Option<usize>,
     /// Partitions of fewer nodes stay on the CPU
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=ANY), allow_negative_numbers = true)]
     min_nodes: Option<usize>,
     /// Only nodes A to before B, which is above A; halving the range again and again finds the node that goes wrong
-    #[arg(long, value_name = "A..B", value_parser = range)]
+    #[arg(long, value_name = "A..B", value_parser = range, allow_hyphen_values = true)]
     nodes: Option<Range<usize>>,
     /// Not this op, builtin (CONV_2D) or custom; may be repeated
     #[arg(long = "exclude-op", value_name = "NAME")]
     excluded_ops: Vec<String>,
     /// Not this node; may be repeated
-    #[arg(long = "exclude-node", value_name = "N")]
+    #[arg(long = "exclude-node", value_name = "N", value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     excluded_nodes: Vec<usize>,
 }
 
@@ -56,42 +56,113 @@ impl Limits {
         numbers.chain(nodes).chain(ops).chain(excluded).collect()
     }
 
-    /// Checks that the options name ops and nodes that exist: a misspelled one would exclude nothing.
+    /// Checks that the options name ops and nodes of the model: others would exclude nothing.
     ///
     /// # Errors
     /// Exit code 2 with the option.
     pub(crate) fn check(&self, model: &Model) -> Result<(), Failure> {
-        let wrong = |text: String, help: String| Err(Failure::new(Exit::Usage, text).with_help(help));
-        let ops: BTreeSet<String> =
-            model.subgraphs().iter().flat_map(|s| s.nodes()).map(|n| n.op().to_string()).collect();
+        let ops = ops(model);
         for name in &self.excluded_ops {
             let excluded = op(name);
-            if excluded.builtin().is_none() && !ops.contains(&excluded.to_string()) {
-                let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
-                return wrong(
-                    format!(
+            if !ops.contains(&excluded.to_string()) {
+                let text = match excluded.builtin() {
+                    Some(_) => format!("--exclude-op {name}: the model does not have this op"),
+                    None => format!(
                         "--exclude-op {name}: no builtin op has this name, and no custom op of the model"
                     ),
-                    format!("the model has: {}", ops.join(", ")),
-                );
+                };
+                let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
+                return Err(wrong(text, format!("the model has: {}", ops.join(", "))));
             }
         }
-        // Inlined bodies of composites have node numbers above those of the file.
-        if ops.contains(&Op::Builtin(BuiltinOp::STABLEHLO_COMPOSITE).to_string()) {
-            return Ok(());
-        }
-        let count = model.subgraphs().iter().map(|s| s.nodes().len()).max().unwrap_or(0);
-        let has = || format!("the largest graph of the model has {}, numbered from 0", plural(count, "node"));
-        if let Some(n) = self.excluded_nodes.iter().find(|n| **n >= count) {
-            return wrong(format!("--exclude-node {n}: there is no such node"), has());
-        }
-        match &self.nodes {
-            Some(range) if range.start >= count => {
-                wrong(format!("--nodes {}..{}: there is no such node", range.start, range.end), has())
+        let count = nodes(model);
+        match self.outside(count) {
+            Some(option) => {
+                let help =
+                    format!("the largest graph of the model has {}, numbered from 0", plural(count, "node"));
+                Err(wrong(format!("{option}: there is no such node"), help))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
+
+    /// As [`Limits::check`], for several models: a node is in at least one of them, as is a custom op. Builtin ops need
+    /// not be in any.
+    ///
+    /// # Errors
+    /// Exit code 2 with the option.
+    pub(crate) fn check_all(&self, mut models: impl Iterator<Item = Model>) -> Result<(), Failure> {
+        let mut customs: Vec<&String> =
+            self.excluded_ops.iter().filter(|name| op(name).builtin().is_none()).collect();
+        let mut count = 0;
+        // Models are made only as long as something is missing.
+        while !customs.is_empty() || self.outside(count).is_some() {
+            let Some(model) = models.next() else { break };
+            let ops = ops(&model);
+            customs.retain(|name| !ops.contains(&op(name).to_string()));
+            count = count.max(nodes(&model));
+        }
+        if let Some(name) = customs.first() {
+            let text =
+                format!("--exclude-op {name}: no builtin op has this name, and no custom op of the cases");
+            return Err(wrong(text, "`delegraph ops` lists the builtin ops".into()));
+        }
+        match self.outside(count) {
+            Some(option) => {
+                let help =
+                    format!("the largest graph of the cases has {}, numbered from 0", plural(count, "node"));
+                Err(wrong(format!("{option}: there is no such node"), help))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the first option that names a node of a number of at least `count`.
+    fn outside(&self, count: usize) -> Option<String> {
+        let node = self.excluded_nodes.iter().find(|n| **n >= count);
+        let range = self.nodes.as_ref().filter(|range| range.start >= count);
+        node.map(|n| format!("--exclude-node {n}"))
+            .or_else(|| range.map(|range| format!("--nodes {}..{}", range.start, range.end)))
+    }
+}
+
+fn wrong(text: String, help: String) -> Failure {
+    Failure::new(Exit::Usage, text).with_help(help)
+}
+
+/// Returns the names of the model's ops.
+fn ops(model: &Model) -> BTreeSet<String> {
+    model.subgraphs().iter().flat_map(|s| s.nodes()).map(|n| n.op().to_string()).collect()
+}
+
+/// Returns the number of nodes of the largest subgraph, with the bodies of composites and functions in their places, as
+/// the interpreter inlines them.
+fn nodes(model: &Model) -> usize {
+    let mut known = vec![None; model.subgraphs().len()];
+    (0..known.len()).map(|index| inlined(model, index, &mut known, 0)).max().unwrap_or(0)
+}
+
+/// The depth to which bodies are followed; deeper ones count as having any number of nodes.
+const MAX_DEPTH: usize = 64;
+
+fn inlined(model: &Model, index: usize, known: &mut [Option<usize>], depth: usize) -> usize {
+    if let Some(count) = known.get(index).copied().flatten() {
+        return count;
+    }
+    if depth > MAX_DEPTH {
+        return usize::MAX;
+    }
+    let mut count = 0usize;
+    for node in model.subgraphs().get(index).into_iter().flat_map(|s| s.nodes()) {
+        let is_inlined = matches!(node.params(), Params::StableHloComposite(_) | Params::Call(_));
+        let bodies = node.callees().filter(|_| is_inlined);
+        let body = bodies.map(|body| inlined(model, body, known, depth + 1)).fold(0, usize::saturating_add);
+        count = count.saturating_add(body.max(1));
+    }
+    if let Some(slot) = known.get_mut(index) {
+        *slot = Some(count);
+    }
+    count
 }
 
 /// The builtin op of this name or, if there is none, the custom one.
@@ -104,8 +175,7 @@ fn op(name: &str) -> Op {
 /// `A..B`.
 fn range(text: &str) -> Result<Range<usize>, String> {
     let (start, end) = text.split_once("..").ok_or("write A..B")?;
-    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number"));
-    let (start, end) = (number(start)?, number(end)?);
+    let (start, end) = (part(start)?, part(end)?);
     if start < end {
         Ok(start..end)
     } else {
@@ -116,6 +186,7 @@ fn range(text: &str) -> Result<Range<usize>, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use delegraph::core::BuiltinOp;
 
     use super::*;
 

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use delegraph::core::printable_lines;
 use log::LevelFilter;
 
@@ -17,6 +18,7 @@ mod devices;
 mod diff;
 mod explain;
 mod failure;
+mod files;
 mod fuse;
 mod graph;
 mod inputs;
@@ -26,6 +28,7 @@ mod kernels;
 mod limits;
 mod model;
 mod new_delegate;
+mod numbers;
 mod ops;
 mod output;
 mod profile;
@@ -113,7 +116,7 @@ pub(crate) fn run(arguments: Vec<OsString>, program: Option<Vec<OsString>>) -> u
     }
     let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return Output::usage(&error, &arguments) as u8,
+        Err(error) => return Output::usage(&without_hidden_verbs(error), &arguments) as u8,
     };
     let Common { json, verbose, quiet } = arguments.common;
     start_logging(verbose, quiet);
@@ -129,6 +132,17 @@ pub(crate) fn run(arguments: Vec<OsString>, program: Option<Vec<OsString>>) -> u
         Ok(exit) => exit as u8,
         Err(failure) => out.failure(failure) as u8,
     }
+}
+
+/// Removes hidden verbs from the list in an error.
+fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(verbs)) = error.remove(ContextKind::ValidSubcommand) {
+        let command = Arguments::command();
+        let is_shown = |verb: &String| command.find_subcommand(verb).is_none_or(|verb| !verb.is_hide_set());
+        let shown = verbs.into_iter().filter(is_shown).collect();
+        error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));
+    }
+    error
 }
 
 /// Logs are written to standard error. `RUST_LOG` takes precedence.

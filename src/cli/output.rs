@@ -37,7 +37,7 @@ impl Output {
 
     /// Prints the result as JSON.
     pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Failure> {
-        write_raw(&(json_text(document)? + "\n"))
+        write_raw(&(json_text(document).map_err(Failure::of_stdout)? + "\n"))
     }
 
     /// Prints a failure to standard error and, with `--json`, a document to standard output.
@@ -130,9 +130,7 @@ fn json_text(document: &impl Serialize) -> io::Result<String> {
 
 fn write_raw(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::of_stdout)
 }
 
 /// Minimum terminal columns per table column. On narrower terminals, a table is as wide as it needs, since wrapped

@@ -1,5 +1,7 @@
 //! Words and numbers of results.
 
+use std::path::Path;
+
 use crate::documents::versions::UnderstatedLine;
 
 pub(crate) use crate::documents::text::{bounds, raw_name};
@@ -7,6 +9,11 @@ pub(crate) use crate::documents::text::{bounds, raw_name};
 /// Returns a count with its noun: `1 node`, `2 nodes`.
 pub(crate) fn plural(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Returns a path as text. Bytes that are not UTF-8 are replaced.
+pub(crate) fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Returns a difference in few characters: `0`, `1.500e-7`, `inf`.

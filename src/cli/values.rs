@@ -10,6 +10,7 @@ use delegraph_conformance::compare::numbers;
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
+use super::files::create;
 
 /// A tensor's elements in a NumPy type: bfloat16 as float32, packed 4-bit and 2-bit integers as 8-bit ones. They are
 /// converted in chunks, since outputs may take most of the memory.
@@ -124,7 +125,7 @@ impl<'t> Values<'t> {
         );
         // Magic, version, length, text, line break: together a multiple of 64 bytes.
         let padded = (10 + text.len() + 1).next_multiple_of(64) - 10;
-        let mut file = io::BufWriter::new(std::fs::File::create(path)?);
+        let mut file = io::BufWriter::new(create(path)?);
         file.write_all(b"\x93NUMPY\x01\x00")?;
         file.write_all(&u16::try_from(padded).map_err(io::Error::other)?.to_le_bytes())?;
         writeln!(file, "{text:width$}", width = padded - 1)?;

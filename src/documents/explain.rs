@@ -61,6 +61,8 @@ pub(crate) struct Section {
     /// Nodes over constants: computed while preparing.
     pub(crate) folded_nodes: usize,
     pub(crate) cpu_nodes: usize,
+    /// Nodes without a kernel that no delegate runs.
+    pub(crate) unresolved_nodes: usize,
     pub(crate) total_nodes: usize,
     /// Multiply-adds of one run of all nodes.
     pub(crate) multiply_adds: u64,
@@ -179,6 +181,9 @@ impl Gain {
     }
 }
 
+/// The runner of nodes without a kernel.
+const NO_KERNEL: &str = "none";
+
 /// The runner of nodes without a delegate.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -210,7 +215,7 @@ impl<'a> Runners<'a> {
     /// Returns the name of the runner of this node.
     fn of(&self, node: &NodeReport) -> &'static str {
         let matches = |op: &UnresolvedOp| op.op == node.op && op.version == node.version;
-        if self.unresolved().iter().any(matches) { "none" } else { self.cpu }
+        if self.unresolved().iter().any(matches) { NO_KERNEL } else { self.cpu }
     }
 }
 
@@ -307,7 +312,9 @@ impl Section {
             gain: o.without.as_ref().map(gain),
         };
         let pairs = advice.pairs.iter();
-        let count = |wanted: &Runner| report.nodes.iter().filter(|n| n.runner == *wanted).count();
+        let on = |wanted: &Runner| report.nodes.iter().filter(|n| n.runner == *wanted).collect::<Vec<_>>();
+        let on_cpu = on(&Runner::Cpu);
+        let unresolved = on_cpu.iter().filter(|n| runners.of(n) == NO_KERNEL).count();
         let nodes: Vec<NodeLine> = report.nodes.iter().map(node).collect();
         let composite = |c: &CompositeReport| {
             let (resolution, number) = match c.runner {
@@ -329,8 +336,9 @@ impl Section {
             partitions: report.partitions.iter().enumerate().map(partition).collect(),
             composites: report.composites.iter().map(composite).collect(),
             delegated_nodes: report.delegated_nodes(),
-            folded_nodes: count(&Runner::Folded),
-            cpu_nodes: count(&Runner::Cpu),
+            folded_nodes: on(&Runner::Folded).len(),
+            cpu_nodes: on_cpu.len() - unresolved,
+            unresolved_nodes: unresolved,
             total_nodes: nodes.len(),
             multiply_adds: nodes.iter().fold(0, |sum, n| sum.saturating_add(n.multiply_adds)),
             nodes,

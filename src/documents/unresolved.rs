@@ -20,5 +20,11 @@ pub(crate) fn unresolved_op(op: &UnresolvedOp) -> Value {
 }
 
 fn unresolved_node(node: &UnresolvedNode) -> Value {
-    json!({ "subgraph": node.subgraph, "node": node.node.0, "outputs": node.outputs })
+    // Without the quotes of messages.
+    let name = |output: &String| {
+        let quoted = output.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+        quoted.unwrap_or(output).to_owned()
+    };
+    let outputs: Vec<String> = node.outputs.iter().map(name).collect();
+    json!({ "subgraph": node.subgraph, "node": node.node.0, "outputs": outputs })
 }

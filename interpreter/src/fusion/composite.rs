@@ -213,7 +213,7 @@ pub(super) fn try_apart(
         if !difference.within(fusion.tolerance()) {
             let greatest = difference.greatest;
             return Ok(Outcome::Unchanged(format!(
-                "its body does not give what \"{}\" means: output \"{}\" differs by {greatest:e}",
+                "its body does not give what \"{}\" means: output \"{}\" differs by {greatest:.3e}",
                 call.name, difference.output
             )));
         }

@@ -107,7 +107,7 @@ impl LibraryPass {
         let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
         Ok(worst.map(|d| {
             format!(
-                "its body does not give what \"{}\" means: output \"{}\" differs by {:e}",
+                "its body does not give what \"{}\" means: output \"{}\" differs by {:.3e}",
                 self.fusion.name, d.output, d.greatest
             )
         }))

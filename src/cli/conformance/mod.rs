@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +17,9 @@ use regex::Regex;
 
 use super::delegates::{Engine, Promise};
 use super::failure::{Exit, Failure};
+use super::files::{cannot_write, check_folder, check_readable};
 use super::journal::{Journal, Named};
+use super::numbers::{ANY, whole};
 use super::output::{Document, Output, table};
 use super::text::plural;
 
@@ -35,6 +37,9 @@ impl Named for CaseResult {
         &self.case
     }
 }
+
+/// The results so far, from which an interrupted run is resumed.
+const JOURNAL: &str = "partial.jsonl";
 
 /// Maximum number of cases in a batch of a worker.
 const BATCH: usize = 8;
@@ -55,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
     /// What generated cases are made from [default: 2026]
-    #[arg(long, value_name = "N", conflicts_with = "corpus")]
+    #[arg(long, value_name = "N", conflicts_with = "corpus", value_parser = whole::<u64>(0..=ANY), allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Write index.html with a page for each failure, results.csv, results.json, junit.xml, support.md and badge.svg there
     #[arg(long, value_name = "DIR")]
@@ -74,10 +79,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t = Checks::Sample)]
     checks: Checks,
     /// A case that takes longer, in seconds, is ended and counted as `timeout`
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = whole::<u64>(1..=86_400), allow_negative_numbers = true)]
     timeout: u64,
     /// How many processes run cases [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u16>,
     /// Print the names of the cases, and run none
     #[arg(long)]
@@ -107,6 +112,9 @@ enum Checks {
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
     if let Some([before, now]) = arguments.compare.as_deref() {
         return compare::run(before, now, out);
+    }
+    if let Some(folder) = &arguments.report {
+        check_folder("--report", folder)?;
     }
     let arithmetic = arguments.engine.arithmetic(arguments.arithmetic);
     let source = match &arguments.corpus {
@@ -147,9 +155,13 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if arguments.list {
         return list(&orders, out);
     }
+    arguments.engine.check_all(orders.iter().filter_map(|order| source.model(&order.case)))?;
     let coverage = if orders.len() == count { Coverage::Complete } else { Coverage::Partial };
     let expectations = match &arguments.expectations {
-        Some(path) => Expectations::read(path).map_err(|e| Failure::invalid(e.to_string()))?,
+        Some(path) => {
+            check_readable("--expectations", path)?;
+            Expectations::read(path).map_err(|e| Failure::invalid(e.to_string()))?
+        }
         None => Expectations::default(),
     };
     let start = Instant::now();
@@ -168,8 +180,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     report.problems = expectations.apply(&mut report.results, &report.device, coverage);
     report.count();
     if let Some(folder) = &arguments.report {
-        let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", folder.display()));
-        report.write(folder).map_err(failed)?;
+        report.write(folder).map_err(|e| cannot_write(folder, &e))?;
     }
     match arguments.markdown && !out.json {
         true => out.text(&markdown(&report))?,
@@ -222,12 +233,13 @@ fn run_all(
     let (journal, found) = match &arguments.report {
         Some(folder) => {
             let run = format!("{} {:?} on {}", command(arguments, source), arguments.checks, about.device);
-            let (journal, found) = Journal::open(folder.join("partial.jsonl"), &run, arguments.resume)
-                .map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+            let (journal, found) = Journal::open(folder.join(JOURNAL), &run, arguments.resume)?;
             (Some(journal), found)
         }
         None => (None, HashMap::new()),
     };
+    let folder = arguments.report.as_deref().unwrap_or(Path::new(""));
+    let journal_failed = |e: &std::io::Error| cannot_write(&folder.join(JOURNAL), e);
     let waiting: Vec<Order> = orders.into_iter().filter(|o| !found.contains_key(&o.case)).collect();
     let bar = out.progress(names.len() as u64, "{wide_bar} {pos}/{len} {msg} {eta}");
     bar.set_position(found.len() as u64);
@@ -256,7 +268,7 @@ fn run_all(
                 let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                 results.insert(result.case.clone(), result);
             })?;
-            written?;
+            written.map_err(|e| journal_failed(&e))?;
         }
     };
     let ended = std::thread::scope(|scope| {
@@ -269,7 +281,7 @@ fn run_all(
     bar.finish_and_clear();
     ended.into_iter().collect::<Result<Vec<()>, Failure>>()?;
     if let Some(journal) = journal {
-        journal.finish()?;
+        journal.finish().map_err(|e| journal_failed(&e))?;
     }
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((names.iter().filter_map(|name| results.remove(name)).collect(), about))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use delegraph::Model;
 use delegraph_conformance::cases::{self, Case};
 use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::corpus;
@@ -53,6 +54,14 @@ impl Source {
                 cases.iter().map(|case| (case.name.clone(), sampled(case))).collect()
             }
             Source::Corpus { folders, .. } => folders.iter().map(|name| (name.clone(), false)).collect(),
+        }
+    }
+
+    /// Returns the model of the case of this name; `None` if it cannot be loaded.
+    pub(super) fn model(&self, name: &str) -> Option<Model> {
+        match self {
+            Source::Suite { cases, places, .. } => cases.get(*places.get(name)?)?.build().ok(),
+            Source::Corpus { root, .. } => delegraph::load(root.join(name).join("model.tflite")).ok(),
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) enum Hello {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
-    let mut out = private_output()?;
+    let mut out = private_output().map_err(Failure::of_stdout)?;
     let arithmetic = arguments.engine.arithmetic(arguments.arithmetic);
     let source = match (&arguments.corpus, arguments.seed) {
         (Some(root), _) => Source::Corpus { root: root.clone(), arithmetic, folders: Vec::new() },
@@ -75,22 +75,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let engine = match arguments.engine.backend(arguments.corpus.is_some()) {
         Ok(backend) => Engine::new(backend),
         Err(failure) => {
-            say(&mut out, &Hello::from(failure))?;
+            say(&mut out, &Hello::from(failure)).map_err(Failure::of_stdout)?;
             return Ok(Exit::Failed);
         }
     };
     let (name, device) = (engine.backend.name.clone(), engine.backend.device.clone());
-    say(&mut out, &Hello::Ready { name, device })?;
+    say(&mut out, &Hello::Ready { name, device }).map_err(Failure::of_stdout)?;
     for line in orders() {
-        let order: Order = serde_json::from_str(&line?).map_err(io::Error::from)?;
+        let order = line.and_then(|line| Ok(serde_json::from_str(&line)?)).map_err(of_stdin);
+        let order: Order = order?;
         let checks = if order.checks { ContractChecks::Run } else { ContractChecks::Skip };
         let run = || source.run(&order.case, &engine, checks);
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             CaseResult::new(order.case.as_str(), Outcome::Error, Failure::internal().to_string())
         });
-        say(&mut out, &result)?;
+        say(&mut out, &result).map_err(Failure::of_stdout)?;
     }
     Ok(Exit::Fine)
+}
+
+fn of_stdin(error: io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("cannot read standard input: {error}"))
 }
 
 /// Returns the lines of standard input as they arrive. At its end the parent has ended, so the process ends, even

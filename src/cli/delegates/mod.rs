@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
+use clap::{Args, ValueEnum};
 use delegraph::core::error::UnresolvedOps;
 use delegraph::core::resolver::check_resolved;
 use delegraph::delegate_api::{CostModel, PartitionOptions};
@@ -14,9 +14,10 @@ use delegraph_conformance::compare::Arithmetic;
 use delegraph_conformance::engine::{self, Backend, MakeDelegate};
 
 use super::budgets;
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use super::kernels::Kernels;
 use super::limits::Limits;
+use super::numbers::whole;
 
 mod plugin;
 mod stand_ins;
@@ -24,7 +25,8 @@ mod summary;
 mod wgpu;
 
 pub(crate) use plugin::PluginChoice;
-pub(crate) use summary::DelegateLine;
+use stand_ins::WithStandIns;
+pub(crate) use summary::{DelegateLine, Delegation};
 pub(crate) use wgpu::WgpuChoice;
 
 /// One `--delegate`.
@@ -162,7 +164,7 @@ pub(crate) struct Engine {
     #[arg(long, value_enum, default_value_t = PolicyChoice::Prefer)]
     policy: PolicyChoice,
     /// Threads for CPU kernels
-    #[arg(long, default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    #[arg(long, default_value_t = 1, value_parser = whole::<usize>(1..=1024), allow_negative_numbers = true)]
     pub(crate) threads: usize,
     #[command(flatten)]
     limits: Limits,
@@ -178,40 +180,39 @@ pub(crate) struct Engine {
 impl Engine {
     /// Returns a prepared interpreter for `model`.
     pub(crate) fn build(&self, model: Model) -> Result<Interpreter, Failure> {
-        self.limits.check(&model)?;
+        self.check(&model)?;
         Ok(self.configure()?(Interpreter::builder(model)).build()?)
     }
 
     /// Returns an interpreter that is prepared once its inputs have their shapes: shapes in the file may be
     /// placeholders.
     pub(crate) fn build_later(&self, model: Model) -> Result<Interpreter, Failure> {
-        self.limits.check(&model)?;
+        self.check(&model)?;
         Ok(self.configure()?(Interpreter::builder(model)).prepare_later().build()?)
     }
 
     /// Returns an interpreter for showing the runner of each node. Missing kernels are replaced by stand-ins, and their
     /// ops are returned.
     pub(crate) fn build_shown(&self, model: Model) -> Result<(Interpreter, Option<UnresolvedOps>), Failure> {
-        self.limits.check(&model)?;
-        let mut resolver = self.kernels.resolver(self.is_reference())?;
-        let missing = check_resolved(&model, &resolver).err();
-        missing.iter().for_each(|missing| stand_ins::register(missing, &mut resolver));
+        self.check(&model)?;
+        let kernels = self.kernels.resolver(self.is_reference())?;
+        let missing = check_resolved(&model, &kernels).err();
+        let resolver = WithStandIns::new(kernels, missing.as_ref());
         let builder = self.configure()?(Interpreter::builder(model));
         Ok((builder.resolver(resolver).build()?, missing))
     }
 
     /// Returns an interpreter without delegates.
     pub(crate) fn build_plain(&self, model: Model) -> Result<Interpreter, Failure> {
-        let mut resolver = self.kernels.resolver(self.is_reference())?;
-        if let Err(missing) = check_resolved(&model, &resolver) {
-            stand_ins::register(&missing, &mut resolver);
-        }
+        let kernels = self.kernels.resolver(self.is_reference())?;
+        let missing = check_resolved(&model, &kernels).err();
+        let resolver = WithStandIns::new(kernels, missing.as_ref());
         Ok(Interpreter::builder(model).resolver(resolver).limits(budgets::limits()).build()?)
     }
 
     /// Returns an interpreter with delegates that measure their kernels.
     pub(crate) fn build_profiled(&self, model: Model) -> Result<Interpreter, Failure> {
-        self.limits.check(&model)?;
+        self.check(&model)?;
         Ok(self.configure_with(true)?(Interpreter::builder(model)).build()?)
     }
 
@@ -222,7 +223,7 @@ impl Engine {
         model: Arc<Model>,
         jobs: usize,
     ) -> Result<impl Fn() -> Result<Interpreter, Failure> + Sync, Failure> {
-        self.limits.check(&model)?;
+        self.check(&model)?;
         let resolver = self.kernels.resolver(self.is_reference())?;
         let (threads, policy, strict) = (self.threads, self.policy.into(), self.strict_versions);
         budgets::set_threads(threads.saturating_mul(jobs));
@@ -349,17 +350,37 @@ impl Engine {
         self.delegates.iter().any(|choice| !matches!(choice, Choice::Cpu | Choice::Reference))
     }
 
-    /// Returns the nodes of each delegate, in the order in which they claim.
-    pub(crate) fn summary(&self, interpreter: &Interpreter) -> Vec<DelegateLine> {
-        summary::summary(interpreter, self.policy.into())
+    /// Counts the nodes that delegates run in `interpreter`, which runs subgraph `entry`.
+    pub(crate) fn delegation(&self, interpreter: &Interpreter, entry: usize) -> Delegation {
+        Delegation::new(interpreter, entry, self.policy.into())
     }
 
-    /// Checks that the limits name ops and nodes of the model.
+    /// Checks that the limits name ops and nodes of the model, and that the policy can be met.
     ///
     /// # Errors
     /// Exit code 2 with the option.
     pub(crate) fn check(&self, model: &Model) -> Result<(), Failure> {
+        self.check_policy()?;
         self.limits.check(model)
+    }
+
+    /// As [`Engine::check`], for several models.
+    ///
+    /// # Errors
+    /// Exit code 2 with the option.
+    pub(crate) fn check_all(&self, models: impl Iterator<Item = Model>) -> Result<(), Failure> {
+        self.check_policy()?;
+        self.limits.check_all(models)
+    }
+
+    /// Checks that `--policy require` has a delegate to require.
+    fn check_policy(&self) -> Result<(), Failure> {
+        if self.policy != PolicyChoice::Require || self.delegates_anything() {
+            return Ok(());
+        }
+        let text = "--policy require needs a delegate: without one, every node runs on the CPU";
+        Err(Failure::new(Exit::Usage, text)
+            .with_help("name a delegate with `--delegate`, or leave out the policy"))
     }
 
     /// Returns the reference kernels, and those of libraries.

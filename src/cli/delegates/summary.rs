@@ -1,6 +1,6 @@
 //! The nodes of each delegate, as one line each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use delegraph::Interpreter;
 use delegraph::delegate_api::{Policy, Report, Runner};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cli::text::plural;
 
-/// A delegate and the nodes that it runs, in all prepared subgraphs.
+/// A delegate and the nodes that it runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct DelegateLine {
     /// The delegate's name.
@@ -36,12 +36,63 @@ impl DelegateLine {
     }
 }
 
-/// Returns the nodes of each delegate of `interpreter`, in the order in which they claim.
-pub(crate) fn summary(interpreter: &Interpreter, policy: Policy) -> Vec<DelegateLine> {
-    let count = interpreter.model().subgraphs().len();
-    let reports: Vec<&Report> = (0..count).filter_map(|i| interpreter.subgraph_report(i)).collect();
-    let names = reports.first().map_or(&[][..], |report| &report.delegates);
-    names.iter().enumerate().map(|(i, name)| line(i, name, &reports, policy)).collect()
+/// The share of delegates in a run. All counts are of the entry subgraph and of the subgraphs that its nodes call, directly
+/// or through others, each once. The body of a node that a delegate runs as a whole is not counted, only the node.
+#[derive(Debug, Serialize)]
+pub(crate) struct Delegation {
+    pub(crate) partitions: usize,
+    pub(crate) delegated_nodes: usize,
+    pub(crate) total_nodes: usize,
+    /// The nodes of each delegate, in the order in which they claim.
+    pub(crate) delegates: Vec<DelegateLine>,
+    /// Delegates that failed, with reasons; their nodes run on the CPU.
+    pub(crate) failures: Vec<String>,
+}
+
+impl Delegation {
+    /// Counts the nodes of a prepared interpreter that runs subgraph `entry`.
+    pub(super) fn new(interpreter: &Interpreter, entry: usize, policy: Policy) -> Self {
+        let reports = reached(interpreter, entry, policy);
+        let names = reports.first().map_or(&[][..], |report| &report.delegates);
+        let delegates: Vec<DelegateLine> =
+            names.iter().enumerate().map(|(i, name)| line(i, name, &reports, policy)).collect();
+        let mut failures: Vec<String> = Vec::new();
+        for failure in reports.iter().flat_map(|report| &report.failures).map(ToString::to_string) {
+            if !failures.contains(&failure) {
+                failures.push(failure);
+            }
+        }
+        Delegation {
+            partitions: delegates.iter().map(|line| line.partitions).sum(),
+            delegated_nodes: delegates.iter().map(|line| line.nodes).sum(),
+            total_nodes: reports.iter().map(|report| report.nodes.len()).sum(),
+            delegates,
+            failures,
+        }
+    }
+
+    /// Returns the lines of the delegates as text.
+    pub(crate) fn text(&self) -> String {
+        self.delegates.iter().map(DelegateLine::text).collect()
+    }
+}
+
+/// Returns the reports on subgraph `entry` and on the prepared subgraphs that it calls, directly or through others.
+fn reached(interpreter: &Interpreter, entry: usize, policy: Policy) -> Vec<&Report> {
+    let (mut open, mut seen) = (vec![entry], BTreeSet::from([entry]));
+    let mut reports = Vec::new();
+    while let Some(index) = open.pop() {
+        let Some(report) = interpreter.subgraph_report(index) else { continue };
+        reports.push(report);
+        let Some(subgraph) = interpreter.model().subgraphs().get(index) else { continue };
+        // A delegate runs nodes without the prepared bodies that they call.
+        let delegated =
+            |runner: &Runner| policy != Policy::Report && matches!(runner, Runner::Delegate { .. });
+        let on_cpu = report.nodes.iter().filter(|node| !delegated(&node.runner));
+        let nodes = on_cpu.filter_map(|node| subgraph.nodes().get(node.node.0));
+        open.extend(nodes.flat_map(|node| node.callees()).filter(|callee| seen.insert(*callee)));
+    }
+    reports
 }
 
 fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> DelegateLine {

@@ -12,6 +12,9 @@ use crate::documents::explain::{
 /// The number of blockers shown.
 const MAX_BLOCKERS: usize = 5;
 
+/// The runner of nodes without a kernel.
+const NO_KERNEL: &str = "none";
+
 /// The number of inputs, and of outputs, shown of a partition.
 const MAX_TENSORS: usize = 8;
 
@@ -58,12 +61,7 @@ impl Section {
         for composite in &self.composites {
             text += &self::composite(composite);
         }
-        let (delegated, total, folded) = (self.delegated_nodes, self.total_nodes, self.folded_nodes);
-        text += &format!(
-            "\n{delegated} of {} delegated, {} on {cpu}, {folded} computed while preparing\n",
-            plural(total, "node"),
-            self.cpu_nodes
-        );
+        text += &self.counts(cpu);
         let taken = self.partitions.iter().map(|p| p.multiply_adds).fold(0, u64::saturating_add);
         if !self.partitions.is_empty() {
             let boundary = self.partitions.iter().map(|p| p.boundary_bytes).fold(0, u64::saturating_add);
@@ -76,6 +74,23 @@ impl Section {
             );
         }
         text + &self.fix_first()
+    }
+
+    /// Describes the runners of the nodes.
+    fn counts(&self, cpu: &str) -> String {
+        let on =
+            |runner: &str| self.nodes.iter().filter(|n| n.partition.is_none() && n.runner == runner).count();
+        let missing = match on(NO_KERNEL) {
+            0 => String::new(),
+            n => format!(", {n} without a kernel"),
+        };
+        format!(
+            "\n{} of {} delegated, {} on {cpu}, {} computed while preparing{missing}\n",
+            self.delegated_nodes,
+            plural(self.total_nodes, "node"),
+            on(cpu),
+            self.folded_nodes
+        )
     }
 
     fn fix_first(&self) -> String {

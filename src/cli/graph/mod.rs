@@ -8,9 +8,11 @@ use serde::Serialize;
 
 use super::delegates::Engine;
 use super::failure::{Exit, Failure};
+use super::files;
 use super::model::ModelArgument;
+use super::numbers::{ANY, whole};
 use super::output::{Document, Output};
-use super::text::plural;
+use super::text::{plural, shown};
 use scene::{Look, Rest, Scene};
 use svg::Links;
 
@@ -30,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "FILE", value_parser = file)]
     output: Option<PathBuf>,
     /// Which subgraph
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     subgraph: usize,
     #[command(flatten)]
     engine: Engine,
@@ -86,7 +88,7 @@ fn file(text: &str) -> Result<PathBuf, String> {
 
 #[derive(Serialize)]
 struct Drawn {
-    file: Option<PathBuf>,
+    file: Option<String>,
     #[serde(flatten)]
     scene: Scene,
 }
@@ -116,12 +118,11 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     }
     if let Some(path) = &arguments.output {
         let picture = Format::of(path).unwrap_or(Format::Svg).write(&scenes);
-        std::fs::write(path, picture)
-            .map_err(|e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", path.display())))?;
+        files::write(path, picture.as_bytes()).map_err(|e| files::cannot_write(path, &e))?;
     }
     let mut scenes = scenes.into_iter();
     let Some(scene) = scenes.next() else { return Err(Failure::internal()) };
-    out.print(&Drawn { file: arguments.output.clone(), scene })?;
+    out.print(&Drawn { file: arguments.output.as_deref().map(shown), scene })?;
     Ok(Exit::Fine)
 }
 
@@ -170,7 +171,7 @@ impl Document for Drawn {
         let Some(file) = &self.file else { return dot::dot(&self.scene) };
         let nodes = self.scene.vertices.iter().filter(|v| v.node.is_some()).count();
         let edges = plural(self.scene.edges.len(), "edge");
-        format!("{}: {}, {edges}\n", file.display(), plural(nodes, "node"))
+        format!("{file}: {}, {edges}\n", plural(nodes, "node"))
     }
 }
 

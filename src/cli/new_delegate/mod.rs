@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::output::{Document, Output};
+use super::text::shown;
 
 mod released;
 
@@ -44,10 +45,10 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Made {
     name: String,
-    path: PathBuf,
+    path: String,
     files: Vec<&'static str>,
     /// The checkout on which it depends; `null` for released crates.
-    delegraph: Option<PathBuf>,
+    delegraph: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
@@ -65,7 +66,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         None => released::check(made),
     })?;
     let files = FILES.iter().map(|(file, _)| *file).collect();
-    out.print(&Made { name: name.clone(), path: folder, files, delegraph: checkout })?;
+    let delegraph = checkout.as_deref().map(shown);
+    out.print(&Made { name: name.clone(), path: shown(&folder), files, delegraph })?;
     Ok(Exit::Fine)
 }
 
@@ -213,10 +215,10 @@ const RESERVED: [&str; 55] = [
 impl Document for Made {
     fn text(&self) -> String {
         let from = match &self.delegraph {
-            Some(path) => format!("the checkout at {}", path.display()),
+            Some(path) => format!("the checkout at {path}"),
             None => "released crates".into(),
         };
-        format!("{}: a delegate that runs ADD, on {from}\nnext: cd {0} && cargo test\n", self.path.display())
+        format!("{}: a delegate that runs ADD, on {from}\nnext: cd {0} && cargo test\n", self.path)
     }
 }
 

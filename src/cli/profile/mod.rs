@@ -11,10 +11,12 @@ use serde::Serialize;
 
 use super::delegates::{DelegateLine, Engine};
 use super::failure::{Exit, Failure};
+use super::files::cannot_write;
 use super::inputs::Entry;
 use super::model::ModelArgument;
+use super::numbers::{ANY, whole};
 use super::output::{Output, bytes};
-use super::text::raw_name;
+use super::text::{raw_name, shown};
 use peak::Peak;
 use record::{Recorder, StepTime};
 
@@ -36,10 +38,10 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     engine: Engine,
     /// Runs before those that count
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     warmup: usize,
     /// Runs that count
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u32>(1..=1000), allow_negative_numbers = true)]
     runs: u32,
     /// Write the last run as a trace that chrome://tracing and Perfetto show
     #[arg(long, value_name = "FILE")]
@@ -68,7 +70,7 @@ struct Profile {
     nodes: Vec<NodeTime>,
     ops: Vec<OpTime>,
     kernels: Vec<KernelTime>,
-    trace: Option<PathBuf>,
+    trace: Option<String>,
     notes: Vec<String>,
     #[serde(skip)]
     all: bool,
@@ -182,8 +184,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     bar.finish_and_clear();
     let profile = Profile::new(arguments, &interpreter, &runs, peaks);
     if let (Some(path), Some(last)) = (&arguments.trace, runs.last()) {
-        let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", path.display()));
-        trace::write(path, last, &interpreter).map_err(failed)?;
+        trace::write(path, last, &interpreter).map_err(|e| cannot_write(path, &e))?;
     }
     out.print(&profile)?;
     Ok(Exit::Fine)
@@ -210,12 +211,12 @@ impl Profile {
             runs: arguments.runs,
             total_ms,
             peaks,
-            delegates: arguments.engine.summary(interpreter),
+            delegates: arguments.engine.delegation(interpreter, 0).delegates,
             partitions: Vec::new(),
             nodes: Vec::new(),
             ops: Vec::new(),
             kernels: Vec::new(),
-            trace: arguments.trace.clone(),
+            trace: arguments.trace.as_deref().map(shown),
             notes: Vec::new(),
             all: arguments.all,
         };

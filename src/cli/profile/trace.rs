@@ -1,6 +1,5 @@
 //! A run as a trace in Chrome's format: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use delegraph::Interpreter;
 use serde_json::{Value, json};
 
 use super::Run;
+use crate::cli::files::create;
 use crate::cli::text::{plural, raw_name};
 
 /// Threads of the trace.
@@ -16,7 +16,7 @@ const STEPS: u32 = 1;
 const DEVICE: u32 = 2;
 
 pub(super) fn write(path: &Path, run: &Run, interpreter: &Interpreter) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let mut file = BufWriter::new(create(path)?);
     serde_json::to_writer(
         &mut file,
         &json!({ "displayTimeUnit": "ms", "traceEvents": events(run, interpreter) }),

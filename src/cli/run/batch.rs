@@ -18,10 +18,11 @@ use super::records::{Record, find};
 use super::{Arguments, write_output};
 use crate::cli::delegates::DelegateLine;
 use crate::cli::failure::{Exit, Failure};
+use crate::cli::files::{self, cannot_write};
 use crate::cli::inputs::{Entry, InputFile};
 use crate::cli::journal::{Journal, Named};
 use crate::cli::output::{Document, Output, Progress, table};
-use crate::cli::text::plural;
+use crate::cli::text::{plural, shown};
 
 /// The rows so far, from which an interrupted batch is resumed.
 const JOURNAL: &str = "journal.jsonl";
@@ -60,7 +61,7 @@ struct Batch {
     resumed: usize,
     failed: usize,
     seconds: f64,
-    results: PathBuf,
+    results: String,
     delegates: Vec<DelegateLine>,
     /// The first failed records.
     failures: Vec<Failed>,
@@ -88,8 +89,7 @@ pub(super) fn run(arguments: &Arguments, inputs: &str, out: &Output) -> Result<E
     let (threads, delegates) = (first.interpreter.threads(), arguments.engine.label());
 
     let (journal, mut rows) =
-        Journal::open::<Row>(folder.join(JOURNAL), &identity(arguments), arguments.resume)
-            .map_err(|e| cannot_write(folder, &e))?;
+        Journal::open::<Row>(folder.join(JOURNAL), &identity(arguments), arguments.resume)?;
     rows.retain(|name, row| row.error.is_none() && (row.outputs == 0 || output(folder, name, 0).is_file()));
     let waiting: Vec<&Record> = records.iter().filter(|record| !rows.contains_key(&record.name)).collect();
     let resumed = records.len() - waiting.len();
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &Arguments, inputs: &str, out: &Output) -> Result<E
     let mut rows = work.rows.into_inner().unwrap_or_else(PoisonError::into_inner);
     let rows: Vec<Row> = records.iter().filter_map(|record| rows.remove(&record.name)).collect();
     let results = folder.join(RESULTS);
-    fs::write(&results, csv(&rows)).map_err(|e| cannot_write(&results, &e))?;
+    files::write(&results, csv(&rows).as_bytes()).map_err(|e| cannot_write(&results, &e))?;
     let failed = rows.iter().filter(|row| row.error.is_some()).count();
     let failures =
         rows.iter().filter_map(|row| Some(Failed { record: row.record.clone(), error: row.error.clone()? }));
@@ -117,7 +117,7 @@ pub(super) fn run(arguments: &Arguments, inputs: &str, out: &Output) -> Result<E
         resumed,
         failed,
         seconds: start.elapsed().as_secs_f64(),
-        results,
+        results: shown(&results),
         delegates: summary,
         failures: failures.take(SHOWN).collect(),
     })?;
@@ -143,10 +143,6 @@ fn identity(arguments: &Arguments) -> String {
     // One line for any names.
     let identity = format!("{model} {signature} {shared} {} {options}", resizes.join(" "));
     printable(&identity).into_owned()
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{}: cannot write: {error}", path.display()))
 }
 
 fn output(folder: &Path, record: &str, i: usize) -> PathBuf {
@@ -231,7 +227,9 @@ impl<'a> Work<'a> {
                 .map(|job| job.join().unwrap_or_else(|_| Err(Failure::internal())))
                 .collect();
             others?;
-            Ok(runner?.map(|r| r.arguments.engine.summary(&r.interpreter)).unwrap_or_default())
+            let lines =
+                |r: Runner<'_>| r.arguments.engine.delegation(&r.interpreter, r.entry.subgraph).delegates;
+            Ok(runner?.map(lines).unwrap_or_default())
         })
     }
 
@@ -278,7 +276,7 @@ impl Document for Batch {
         if *resumed > 0 {
             text += &format!(", {resumed} of them in an earlier run");
         }
-        text += &format!("; {seconds:.1} s, {rate:.1} records a second\n{}\n", self.results.display());
+        text += &format!("; {seconds:.1} s, {rate:.1} records a second\n{}\n", self.results);
         let rows = self.failures.iter().map(|f| vec![f.record.clone(), f.error.clone()]);
         text += &table(&["failed", "error"], &[], rows);
         if *failed > self.failures.len() {

@@ -6,11 +6,14 @@ use delegraph::core::kernel::RuntimeTensor;
 use delegraph::core::printable;
 use serde::Serialize;
 
-use super::delegates::{DelegateLine, Engine};
+use super::delegates::{Delegation, Engine};
 use super::failure::{Exit, Failure};
+use super::files::{cannot_write, check_folder};
 use super::inputs::{Entry, InputFile, Resize};
 use super::model::ModelArgument;
+use super::numbers::{ANY, whole};
 use super::output::{Document, Output, table};
+use super::text::shown;
 use super::values::{Summary, Values};
 
 mod batch;
@@ -34,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long = "resize", value_name = "NAME=1x224x224x3")]
     resizes: Vec<Resize>,
     /// Seed of the random data
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=ANY), allow_negative_numbers = true)]
     seed: u64,
     #[command(flatten)]
     engine: Engine,
@@ -46,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long = "inputs", value_name = "DIR|GLOB|LIST", requires = "output_dir", help_heading = "Batches")]
     records: Option<String>,
     /// Records that run at the same time, each on `--threads` [default: one per core]
-    #[arg(long, value_name = "N", requires = "records", help_heading = "Batches", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "records", help_heading = "Batches", value_parser = whole::<u16>(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u16>,
     /// Continue an interrupted batch: records with outputs are kept, failed ones run again
     #[arg(long, requires = "records", help_heading = "Batches")]
@@ -61,12 +64,8 @@ struct Run {
     threads: usize,
     inputs: Vec<InputLine>,
     outputs: Vec<OutputLine>,
-    partitions: usize,
-    delegated_nodes: usize,
-    total_nodes: usize,
-    /// The nodes of each delegate.
-    delegates: Vec<DelegateLine>,
-    failures: Vec<String>,
+    #[serde(flatten)]
+    delegation: Delegation,
 }
 
 #[derive(Serialize)]
@@ -76,7 +75,7 @@ struct InputLine {
     r#type: &'static str,
     shape: Vec<usize>,
     /// The source of the data; random data without a file.
-    file: Option<PathBuf>,
+    file: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -88,10 +87,13 @@ struct OutputLine {
     #[serde(flatten)]
     summary: Summary,
     /// The path of the written file.
-    file: Option<PathBuf>,
+    file: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    if let Some(folder) = &arguments.output_dir {
+        check_folder("--output-dir", folder)?;
+    }
     if let Some(records) = &arguments.records {
         return batch::run(arguments, records, out);
     }
@@ -105,13 +107,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     for (i, (port, file)) in entry.inputs.into_iter().zip(filled.files).enumerate() {
         let tensor = interpreter.input_tensor(i)?;
         let (r#type, shape) = (tensor.ty.name(), tensor.shape.to_vec());
-        inputs.push(InputLine {
-            name: port.name,
-            tensor: port.tensor,
-            r#type,
-            shape,
-            file: file.map(Into::into),
-        });
+        inputs.push(InputLine { name: port.name, tensor: port.tensor, r#type, shape, file: file.map(shown) });
     }
     let mut outputs = Vec::new();
     for (i, port) in entry.outputs.into_iter().enumerate() {
@@ -122,9 +118,9 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         }
         let (r#type, shape) = (tensor.ty.name(), tensor.shape.to_vec());
         let summary = Values::of(tensor)?.summary();
+        let file = file.as_deref().map(shown);
         outputs.push(OutputLine { name: port.name, tensor: port.tensor, r#type, shape, summary, file });
     }
-    let report = interpreter.report();
     out.print(&Run {
         model: arguments.model.name(),
         signature: arguments.signature.clone(),
@@ -132,21 +128,16 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         threads: interpreter.threads(),
         inputs,
         outputs,
-        partitions: report.partitions.len(),
-        delegated_nodes: report.delegated_nodes(),
-        total_nodes: report.nodes.len(),
-        delegates: arguments.engine.summary(&interpreter),
-        failures: report.failures.iter().map(ToString::to_string).collect(),
+        delegation: arguments.engine.delegation(&interpreter, entry.subgraph),
     })?;
     Ok(Exit::Fine)
 }
 
 /// Writes an output, and makes its folder.
 fn write_output(tensor: &RuntimeTensor, file: &Path) -> Result<(), Failure> {
-    let failed = |e| Failure::new(Exit::Failed, format!("{}: cannot write: {e}", file.display()));
     let values = Values::of(tensor)?;
-    std::fs::create_dir_all(file.parent().unwrap_or(file)).map_err(failed)?;
-    values.write(file).map_err(failed)
+    std::fs::create_dir_all(file.parent().unwrap_or(file)).map_err(|e| cannot_write(file, &e))?;
+    values.write(file).map_err(|e| cannot_write(file, &e))
 }
 
 impl Document for Run {
@@ -161,10 +152,9 @@ impl Document for Run {
             }
         }
         for file in self.outputs.iter().filter_map(|o| o.file.as_ref()) {
-            text += &format!("{}\n", file.display());
+            text += &format!("{file}\n");
         }
-        self.delegates.iter().for_each(|line| text += &line.text());
-        text
+        text + &self.delegation.text()
     }
 }
 
