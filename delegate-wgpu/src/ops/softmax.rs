@@ -116,6 +116,27 @@ mod tests {
     }
 
     #[test]
+    fn what_the_cpu_refuses_is_refused() {
+        let answer = |op, params, [from, to]: [f32; 2], zero| {
+            let input = T::new(&[1, 2], &[5i8, 9]).quantized(from, 0);
+            support(op, 2, params, &[Some(input)], &[T::new(&[1, 2], &[0i8, 0]).quantized(to, zero)])
+        };
+        let softmax = |beta, from| {
+            let params = Params::Softmax(SoftmaxParams::default().beta(beta));
+            answer(BuiltinOp::SOFTMAX, params, [from, 1.0 / 256.0], -128)
+        };
+        let log = |scale, zero| answer(BuiltinOp::LOG_SOFTMAX, Params::None, [0.5, scale], zero);
+        for taken in [softmax(1.0, 0.5), log(1.0 / 16.0, 127)] {
+            assert!(taken.is_none_or(|answer| answer.is_ok()));
+        }
+        let infinite = [f32::INFINITY, f32::NEG_INFINITY].map(|beta| softmax(beta, 0.5));
+        let scales = [0.0, 3e38, 1e-30].map(|scale| softmax(1.0, scale));
+        for refused in infinite.into_iter().chain(scales).chain([log(1.0 / 8.0, 127), log(1.0 / 16.0, 0)]) {
+            assert!(refused.is_none_or(|answer| answer.is_err()));
+        }
+    }
+
+    #[test]
     fn negative_factors_of_16_bits_stay_on_the_cpu() {
         let answer = |beta| {
             let input = T::new(&[1, 2], &[5i16, 9]).quantized(0.5, 0);
