@@ -103,8 +103,9 @@ class Model:
 
     def code(self, op, version):
         if (op, version) not in self.known:
-            builtin = getattr(OP, op)
-            custom = b"Unknown" if op == "CUSTOM" else None
+            # "CUSTOM", or "CUSTOM:" and a name.
+            builtin, name = getattr(OP, op.partition(":")[0]), op.partition(":")[2] or "Unknown"
+            custom = name.encode() if op.startswith("CUSTOM") else None
             self.codes.append(make("OperatorCode", builtinCode=builtin, deprecatedBuiltinCode=min(builtin, 127), version=version,
                 customCode=custom))
             self.known[op, version] = len(self.codes) - 1
@@ -583,6 +584,51 @@ def graphs():
         yield f"flexbuffer_{k}", one("CUSTOM", [[4]], [[4]], custom=bytes(options))
 
 
+def work():
+    """Nodes that take a kernel or a device long without an interruption, loops of many iterations, and tables of custom ops."""
+    for size in 1800, 7000:
+        yield f"work_product_{size}", one("BATCH_MATMUL", [[size, size]] * 2, [[size, size]], "BatchMatMulOptions")
+    image = [1, 2000, 2000, 1]
+    for op in "AVERAGE_POOL_2D", "MAX_POOL_2D":
+        for size in 7, 700, 1999:
+            window = dict(padding=0, strideW=1, strideH=1, filterWidth=size, filterHeight=size)
+            yield f"work_{op}_{size}", one(op, [image], [image], "Pool2DOptions", **window)
+    model = Model()
+    graph = model.graph()
+    x, window = graph.input([46341, 9, 6, 3]), dict(padding=1, strideW=3, strideH=2, filterWidth=4, filterHeight=3)
+    pools = [graph.node("MAX_POOL_2D", [x], [graph.tensor([46341, 4, 1, 3])], "Pool2DOptions", **window) for _ in range(2000)]
+    graph.outputs(pools[-1])
+    yield "work_pools", model
+    for count in 22000, 70000, 1000000:
+        operands = [([count, 1], I32), [count], ints(count)]
+        yield f"work_scatter_{count}", one("SCATTER_ND", operands, [[count]], "ScatterNdOptions")
+    for rows, size, k in (1, 1000000, 2000), (60000, 1000, 1000):
+        operands, outputs = [[rows, size], scalar(k)], [[rows, k], ([rows, k], I32)]
+        yield f"work_topk_{rows}_{k}", one("TOPK_V2", operands, outputs, "TopKV2Options")
+    for channels, radius in (20000, 1000), (200000, MAX_I32), (5, MAX_I32):
+        shape, params = [1, 1, 10**6 // channels, channels], dict(radius=radius, bias=1.0, alpha=1.0, beta=0.5)
+        table = "LocalResponseNormalizationOptions"
+        yield f"work_lrn_{channels}_{radius}", one("LOCAL_RESPONSE_NORMALIZATION", [shape], [shape], table, **params)
+    for size in 70000, 30000000:
+        yield f"work_sum_{size}", one("SUM", [[size, 1], ints(0)], [[1]], "ReducerOptions")
+        yield f"work_cumsum_{size}", one("CUMSUM", [[1, size], scalar(1)], [[1, size]], "CumsumOptions")
+        yield f"work_softmax_{size}", one("SOFTMAX", [[1, size]], [[1, size]], "SoftmaxOptions", beta=1.0)
+    options = bytes(flexbuffers.Dumps({"filterbank_channel_count": 4096, "dct_coefficient_count": 4096, "lower_frequency_limit": 20,
+        "upper_frequency_limit": 4000}))
+    for count, shape in (300, [1, 1, 16]), (1, [0, 0, 500_000_000]):
+        model = Model()
+        graph = model.graph()
+        x, rate = graph.input(shape), graph.tensor([1], I32, i32(16000))
+        made = [graph.node("CUSTOM:Mfcc", [x, rate], [graph.tensor([*shape[:2], 4096])], custom=options) for _ in range(count)]
+        graph.outputs(*made)
+        yield f"work_mfcc_{count}_{shape[2]}", model
+    model = Model()
+    graph = model.graph()
+    x, options = graph.input([2**20 + 100, 1]), bytes(flexbuffers.Dumps({"window_size": 2**20, "stride": 1}))
+    graph.outputs(*[graph.node("CUSTOM:AudioSpectrogram", [x], [graph.tensor([1, 101, 2**19 + 1])], custom=options) for _ in range(50)])
+    yield "work_spectrograms", model
+
+
 def run(command, plain):
     """What the command does that it must not."""
     with tempfile.TemporaryFile() as errors:
@@ -619,7 +665,7 @@ def generated(folder):
         file = folder / f"{name}.tflite"
         file.write_bytes(model.pack())
         return file
-    for kind in giants, shapes, windows, values, subgraphs, graphs:
+    for kind in giants, shapes, windows, values, subgraphs, graphs, work:
         yield kind.__name__, (write(name, model) for name, model in kind())
 
 
