@@ -90,6 +90,8 @@ struct Rewritten {
     not_compared: Option<String>,
     /// Ops whose version changed.
     versions: Vec<VersionLine>,
+    /// Ops whose version is newer than this build knows; they keep it.
+    unknown_versions: Vec<VersionLine>,
     min_runtime_version: RuntimeLine,
     #[serde(skip)]
     all: bool,
@@ -194,7 +196,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         Err(reason) => (Vec::new(), Some(reason)),
     };
     let FusionReport { changes, unchanged, before, after, versions, .. } = report;
-    let Restamped { ops, old_runtime, new_runtime, .. } = versions;
+    let Restamped { ops, unknown, old_runtime, new_runtime, .. } = versions;
     out.print(&Rewritten {
         model: arguments.model.name(),
         output: arguments.output.display().to_string(),
@@ -206,6 +208,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         differences: differences.into_iter().map(difference).collect(),
         not_compared: not_compared.filter(|_| !arguments.versions_only),
         versions: ops.into_iter().map(version).collect(),
+        unknown_versions: unknown.into_iter().map(version).collect(),
         min_runtime_version: RuntimeLine { from: old_runtime, to: new_runtime },
         all: arguments.report,
     })?;
@@ -350,16 +353,24 @@ impl Document for Rewritten {
     fn text(&self) -> String {
         let mut text = format!("{}: {}\n\n", self.output, bytes(self.output_bytes));
         text += &self.fused();
-        if self.versions.is_empty() {
+        if self.versions.is_empty() && self.unknown_versions.is_empty() {
             text += "Every op had the lowest version that is enough already.\n";
         }
         let rows = self.versions.iter().map(|line| {
             vec![line.op.clone(), format!("{} → {}", line.from, line.to), line.nodes.len().to_string()]
         });
         text += &table(&["op", "version", "nodes"], &[2], rows);
+        for line in &self.unknown_versions {
+            let (op, nodes) = (printable(&line.op), plural(line.nodes.len(), "node"));
+            text +=
+                &format!("{op} version {} is newer than this build knows: {nodes} unchanged\n", line.from);
+        }
         let runtime = &self.min_runtime_version;
         match (&runtime.from, &runtime.to) {
             (_, None) => {}
+            (Some(from), _) if !self.unknown_versions.is_empty() => {
+                text += &format!("\nIts metadata still declares TFLite {}.\n", printable(from));
+            }
             (Some(from), Some(to)) if from == to => {
                 text += &format!("\nIt still needs TFLite {}.\n", printable(to));
             }

@@ -336,6 +336,26 @@ fn restamping_lowers_what_is_too_high_and_raises_what_is_too_low() {
 }
 
 #[test]
+fn versions_newer_than_the_op_table_are_kept() {
+    let model = ModelBuilder::new()
+        .subgraph(two_additions())
+        .metadata("min_runtime_version", *b"2.99.0")
+        .build()
+        .unwrap();
+    let mut draft = model.into_draft();
+    for (node, version) in draft.subgraphs[0].nodes_mut().iter_mut().zip([99, 0]) {
+        node.set_version(version);
+    }
+    let mut model = draft.verify().unwrap();
+    let report = model.restamp().unwrap();
+    assert_eq!(versions(&model), [99, 1]);
+    let changed =
+        |from, to, node| RestampedOp { op: BuiltinOp::ADD.into(), from, to, nodes: vec![(0, NodeId(node))] };
+    assert_eq!((report.ops, report.unknown), (vec![changed(0, 1, 1)], vec![changed(99, 99, 0)]));
+    assert_eq!(model.min_runtime_version(), Some("2.99.0"), "the release of an unknown version is unknown");
+}
+
+#[test]
 fn what_cannot_be_written_is_not_restamped_either() {
     let mut draft = one(two_additions()).unwrap().into_draft();
     draft.subgraphs[0].nodes_mut()[0].set_params(Params::None);

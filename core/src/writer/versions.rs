@@ -21,6 +21,8 @@ const MIN_RUNTIME_BYTES: usize = 16;
 pub struct Restamped {
     /// Ops that have another version now, in the order of their first node.
     pub ops: Vec<RestampedOp>,
+    /// Ops whose version is newer than the op table: they keep it, `from` and `to` are the same.
+    pub unknown: Vec<RestampedOp>,
     /// The previous `min_runtime_version` of the metadata.
     pub old_runtime: Option<String>,
     /// The new `min_runtime_version`.
@@ -43,7 +45,8 @@ pub struct RestampedOp {
 
 impl Model {
     /// Sets every builtin op to the lowest version that has the features in use, and writes the oldest release that
-    /// runs all of them to the metadata. Custom ops keep their versions.
+    /// runs all of them to the metadata. Custom ops keep their versions, and so do ops whose version is newer than the op
+    /// table, since their features are unknown; the metadata stays as it is then.
     ///
     /// Nodes of an op that had one version have one version afterwards: the highest that any of them needs. The
     /// model's bytes are written again.
@@ -55,7 +58,9 @@ impl Model {
             Restamped { old_runtime: self.min_runtime_version().map(str::to_owned), ..Default::default() };
         let mut draft = self.to_draft();
         for Entry { op, version, needed, nodes } in entries(self, |_| true) {
-            if needed != version {
+            if is_newer_than_known(&op, version) {
+                report.unknown.push(RestampedOp { op, from: version, to: version, nodes });
+            } else if needed != version {
                 set_version(&mut draft.subgraphs, &nodes, needed);
                 report.ops.push(RestampedOp { op, from: version, to: needed, nodes });
             }
@@ -94,6 +99,12 @@ fn entries(model: &Model, choose: impl Fn((usize, NodeId)) -> bool) -> Vec<Entry
         }
     }
     entries
+}
+
+/// Whether the op table has the op, but no version as high as this one.
+fn is_newer_than_known(op: &Op, version: u32) -> bool {
+    let definition = op.builtin().and_then(ops::definition);
+    definition.and_then(|d| d.history.last()).is_some_and(|(newest, _)| version > *newest)
 }
 
 fn set_version(subgraphs: &mut [Subgraph], nodes: &[(usize, NodeId)], version: u32) {
@@ -139,9 +150,11 @@ pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -
     Ok(model)
 }
 
-/// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none.
+/// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none. If an op or
+/// version is unknown, so is the release.
 pub(super) fn stamp_runtime(draft: &mut ModelDraft) {
-    let Some(release) = required_by(&draft.subgraphs).release else { return };
+    let required = required_by(&draft.subgraphs);
+    let Some(release) = required.release.filter(|_| required.complete) else { return };
     let mut padded = [0; MIN_RUNTIME_BYTES];
     for (to, from) in padded.iter_mut().zip(release.bytes()) {
         *to = from;
