@@ -328,6 +328,61 @@ fn a_version_too_high() {
     // The model can be read, but not run.
     let ran = delegraph(&["inspect", path(&model), "--json"]).expect(0, "");
     assert_eq!(ran.json()["unresolved"][0]["version"], 99);
+    // Its features are unknown, and so is the version that it needs.
+    let (out, arguments) =
+        (folder.path().join("out.tflite"), ["fuse", path(&model), "--versions-only", "-o"]);
+    let ran = delegraph(&[&arguments[..], &[path(&out)]].concat()).expect(0, "");
+    assert!(
+        ran.stdout.contains("ADD version 99 is newer than this build knows: 1 node unchanged"),
+        "{}",
+        ran.stdout
+    );
+    let found = delegraph(&[&arguments[..], &[path(&out), "--json"]].concat()).json();
+    assert_eq!((&found["versions"], &found["unknown_versions"][0]["to"]), (&json!([]), &json!(99)));
+    assert_eq!(delegraph::load(&out).unwrap().subgraphs()[0].nodes()[0].version(), 99);
+}
+
+#[test]
+fn lists_of_ops_and_names_are_short() {
+    use delegraph::TensorType;
+    use delegraph::core::{ModelBuilder, SubgraphBuilder};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.tflite");
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1]);
+    for i in 0..500 {
+        let y = graph.tensor("y", TensorType::Float32, [1]);
+        graph.custom(&format!("{i}{}", "long".repeat(10_000))).inputs([x]).writes([y]);
+    }
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let ran = delegraph(&["run", path(&file)]).expect(3, "500 ops have no kernel");
+    assert!(ran.stderr.contains("and 468 more ops") && ran.stderr.len() < 16_000, "{}", ran.stderr);
+    let unresolved = delegraph(&["run", path(&file), "--json"]).json()["error"]["unresolved"].clone();
+    assert_eq!(unresolved.as_array().unwrap().len(), 500);
+}
+
+#[test]
+fn values_of_inputs_are_not_the_models_fault() {
+    use delegraph::TensorType;
+    use delegraph::core::ops::reshape::ReshapeParams;
+    use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.tflite");
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let shape = graph.input("shape", TensorType::Int32, [2]);
+    let y = graph.tensor("y", TensorType::Float32, [0, 0]);
+    graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([x, shape]).writes([y]);
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let mut values = zeros("(2,)", 2);
+    let at = values.windows(3).position(|bytes| bytes == b"<f4").unwrap();
+    values[at + 1] = b'i';
+    values[128] = 3;
+    let data = write(folder.path(), "shape.npy", &values);
+    let ran =
+        delegraph(&["run", path(&file), "--input", &format!("shape={data}")]).expect(4, "node 0 (RESHAPE");
+    assert!(ran.stderr.contains("follow from the values of its inputs"), "{}", ran.stderr);
 }
 
 #[test]

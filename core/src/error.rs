@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::io;
 use std::path::PathBuf;
 
-use crate::types::{NodeId, Printable, PrintableLines, printable, printable_lines};
+use crate::types::{NodeId, Printable, PrintableLines, printable, printable_lines, short_name};
 
 mod ensure;
 mod invalid_data;
@@ -324,7 +324,7 @@ impl Error {
                 "`delegraph inspect MODEL` lists the inputs with their types and shapes".into()
             }
             Error::OutOfMemory(_) => {
-                "inputs with smaller shapes need less memory: `--resize NAME=1x224x224x3`".into()
+                "inputs with smaller shapes need less memory".into()
             }
             Error::Delegate { .. } => {
                 "run with `--delegate cpu` to check the model itself".into()
@@ -371,13 +371,7 @@ pub(crate) fn prefix(path: &Option<PathBuf>) -> String {
 
 /// Returns a tensor's name for a message: quoted and not too long, or its index where it has none.
 pub(crate) fn tensor_name(name: &str, index: usize) -> String {
-    // Converters join the names of all ops that they fused into one.
-    const MAX_CHARS: usize = 80;
-    match name.char_indices().nth(MAX_CHARS) {
-        _ if name.is_empty() => format!("tensor {index}"),
-        Some((end, _)) => format!("\"{}…\"", printable(name.get(..end).unwrap_or(name))),
-        None => format!("\"{}\"", printable(name)),
-    }
+    if name.is_empty() { format!("tensor {index}") } else { format!("\"{}\"", short_name(name)) }
 }
 
 /// The place of a node in a model.

@@ -1,5 +1,6 @@
 //! The reasons for which a delegate does not run a node.
 
+use delegraph_core::types::short_name;
 use delegraph_core::{Op, TensorType, printable, printable_lines};
 
 /// The reason for which a delegate does not run a node or a marked composite. States what was observed and what is
@@ -36,13 +37,13 @@ pub enum Rejection {
         op: Op,
     },
     /// The marked composite is not supported.
-    #[error("composite \"{}\" is not supported", printable(name))]
+    #[error("composite \"{}\" is not supported", short_name(name))]
     UnsupportedComposite {
         /// The name of the operation.
         name: String,
     },
     /// The composite's version is newer than supported.
-    #[error("composite \"{}\" version {version} is above the highest supported, {max}", printable(name))]
+    #[error("composite \"{}\" version {version} is above the highest supported, {max}", short_name(name))]
     CompositeVersionTooHigh {
         /// The name of the operation.
         name: String,
@@ -63,7 +64,7 @@ pub enum Rejection {
     #[error("{}", printable(.0))]
     UnsupportedParam(String),
     /// The shape of a tensor depends on data.
-    #[error("the shape of tensor \"{}\" is known only at run time", printable(tensor))]
+    #[error("the shape of tensor \"{}\" is known only at run time", short_name(tensor))]
     DynamicShape {
         /// The tensor's name.
         tensor: String,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use delegraph::Error;
-use delegraph::core::error::{ErrorKind, Location};
+use delegraph::core::error::{ErrorKind, Limit, Location};
 use delegraph::core::printable_lines;
 use serde_json::{Value, json};
 
@@ -114,7 +114,13 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable_lines(&self.message))
+        /// Messages repeat texts of files, which may have megabytes. `--json` has the whole message.
+        const MAX_CHARS: usize = 10_000;
+        let text = printable_lines(&self.message);
+        match text.char_indices().nth(MAX_CHARS) {
+            Some((end, _)) => write!(f, "{}… ({} bytes more)", &text[..end], text.len() - end),
+            None => f.write_str(&text),
+        }
     }
 }
 
@@ -140,17 +146,25 @@ impl From<Error> for Failure {
 
 /// Returns the advice on an error for a user of the command: options come before the interface for programs.
 pub(crate) fn help(error: &Error) -> Option<String> {
-    let line = |line: &str| {
-        if let Some((_, option)) = line.split_once("; in the command, ") {
-            return format!("{option} raises the limit");
+    match error {
+        Error::AtNode { source, .. } => return help(source),
+        Error::LimitExceeded(exceeded) => match exceeded.limit() {
+            Limit::Memory => return Some("`--max-memory BYTES` raises the limit".into()),
+            Limit::Time => return Some("`--timeout SECONDS` raises the limit".into()),
+            _ => {}
+        },
+        Error::OutOfMemory(_) => {
+            let text = "inputs with smaller shapes need less memory: `delegraph run` has `--resize NAME=1x224x224x3`";
+            return Some(text.into());
         }
-        match line.split_once(", or load a library that has one: ") {
-            Some((program, library)) => {
-                let program = program.strip_prefix("register a kernel for it: ").unwrap_or(program);
-                format!("load a library that has a kernel for it: {library}; in a program, {program}")
-            }
-            None => line.to_owned(),
+        _ => {}
+    }
+    let line = |line: &str| match line.split_once(", or load a library that has one: ") {
+        Some((program, library)) => {
+            let program = program.strip_prefix("register a kernel for it: ").unwrap_or(program);
+            format!("load a library that has a kernel for it: {library}; in a program, {program}")
         }
+        None => line.to_owned(),
     };
     Some(error.help()?.lines().map(line).collect::<Vec<_>>().join("\n"))
 }

@@ -268,9 +268,14 @@ pub(crate) struct Filled<'f> {
 impl Filled<'_> {
     /// Runs the model. Because of the options, shapes that are known only then may not fit the memory.
     pub(crate) fn invoke(&self, interpreter: &mut Interpreter) -> Result<(), Failure> {
-        interpreter.invoke().map_err(|e| match is_of_memory(&e) {
-            true => of_shapes(e, &self.causes),
-            false => e.into(),
+        interpreter.invoke().map_err(|e| match e.kind() {
+            _ if is_of_memory(&e) => of_shapes(e, &self.causes),
+            // The model was prepared, so that shapes computed from values are the cause.
+            ErrorKind::Invalid if !self.files.is_empty() => Failure::from(e).with_help(
+                "shapes inside the model follow from the values of its inputs: check them, `--input NAME=FILE.npy` gives \
+                 others; `delegraph inspect MODEL` shows the nodes",
+            ),
+            _ => e.into(),
         })
     }
 }

@@ -86,13 +86,7 @@ impl LimitExceeded {
     /// Returns how to raise the limit.
     pub(crate) fn help(&self) -> String {
         let setter = self.limit().setter();
-        let api =
-            format!("`InterpreterBuilder::limits(ResourceLimits::default().{setter}(…))` raises the limit");
-        match self.limit() {
-            Limit::Memory => format!("{api}; in the command, `--max-memory BYTES`"),
-            Limit::Time => format!("{api}; in the command, `--timeout SECONDS`"),
-            _ => api,
-        }
+        format!("`InterpreterBuilder::limits(ResourceLimits::default().{setter}(…))` raises the limit")
     }
 }
 

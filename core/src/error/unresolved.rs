@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::prefix;
 use crate::schema;
-use crate::types::{NodeId, Op, printable};
+use crate::types::{NodeId, Op, printable, short_name};
 
 /// Why an op has no kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl fmt::Display for UnresolvedNode {
         match self.subgraph {
             0 => {}
             s if self.subgraph_name.is_empty() => write!(f, "subgraph {s}, ")?,
-            s => write!(f, "subgraph {s} (\"{}\"), ", printable(&self.subgraph_name))?,
+            s => write!(f, "subgraph {s} (\"{}\"), ", short_name(&self.subgraph_name))?,
         }
         write!(f, "node {}", self.node.0)?;
         if self.outputs.is_empty() { Ok(()) } else { write!(f, " (writes {})", self.outputs.join(", ")) }
@@ -147,6 +147,8 @@ pub struct UnresolvedOps {
 impl UnresolvedOps {
     /// Returns the next step for each kind of missing op.
     pub(crate) fn help(&self) -> String {
+        /// A file may have thousands of ops.
+        const MAX_STEPS: usize = 8;
         let mut help: Vec<String> = Vec::new();
         for op in &self.ops {
             let version = op.version;
@@ -160,7 +162,7 @@ impl UnresolvedOps {
                     format!(
                         "register a kernel for it: `resolver.add_custom(\"{}\", registration, {version})`, or load a \
                          library that has one: `--ops plugin:PATH`",
-                        printable(name)
+                        short_name(name)
                     )
                 }
                 (_, UnresolvedReason::Version) if op.known.as_ref().is_some_and(|known| version < *known.start()) => {
@@ -175,9 +177,14 @@ impl UnresolvedOps {
                     code.variant_name().unwrap_or("?")
                 ),
             };
-            if !help.contains(&step) {
-                help.push(step);
+            if help.contains(&step) {
+                continue;
             }
+            if help.len() == MAX_STEPS {
+                help.push("and so on for the other ops".into());
+                break;
+            }
+            help.push(step);
         }
         help.join("\n")
     }
@@ -187,13 +194,20 @@ impl std::error::Error for UnresolvedOps {}
 
 impl fmt::Display for UnresolvedOps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// More ops than this are counted, not listed.
+        const MAX_LISTED: usize = 32;
         let count = match self.ops.len() {
             1 => "1 op has no kernel:".into(),
             n => format!("{n} ops have no kernel:"),
         };
         write!(f, "{}{count}", printable(&prefix(&self.model)))?;
-        for op in &self.ops {
+        for op in self.ops.iter().take(MAX_LISTED) {
             write!(f, "\n  {op}")?;
+        }
+        match self.ops.len().saturating_sub(MAX_LISTED) {
+            0 => {}
+            1 => f.write_str("\n  and 1 more op")?,
+            more => write!(f, "\n  and {more} more ops")?,
         }
         if let Some(version) = &self.newer_runtime {
             let newest = self.newest_runtime;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::printable::printable;
+use super::printable::short_name;
 use crate::schema;
 
 /// A builtin operator, by its code in the format. The code may be one that this build does not know.
@@ -58,14 +58,14 @@ impl From<BuiltinOp> for Op {
 }
 
 impl fmt::Display for Op {
-    /// The name; that of a custom operator in quotes, and [`printable`].
+    /// The name; that of a custom operator in quotes, as [`short_name`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Op::Builtin(op) => match op.variant_name() {
                 Some(name) => f.write_str(name),
                 None => write!(f, "builtin operator {}", op.0),
             },
-            Op::Custom(name) => write!(f, "custom op \"{}\"", printable(name)),
+            Op::Custom(name) => write!(f, "custom op \"{}\"", short_name(name)),
         }
     }
 }

@@ -18,6 +18,23 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, acts)
 }
 
+/// Returns a name for a message: [`printable`], and shortened to 80 characters. Converters join the names of all ops that they
+/// fused into one, and a file may have names of megabytes.
+///
+/// ```
+/// use delegraph_core::types::short_name;
+///
+/// assert_eq!(short_name("conv\n"), r"conv\n");
+/// assert_eq!(short_name(&"x".repeat(100)), "x".repeat(80) + "…");
+/// ```
+pub fn short_name(name: &str) -> Cow<'_, str> {
+    const MAX_CHARS: usize = 80;
+    match name.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => Cow::Owned(format!("{}…", printable(name.get(..end).unwrap_or(name)))),
+        None => printable(name),
+    }
+}
+
 /// As [`printable`], for text of several lines: line breaks and tabs stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| acts(c) && !matches!(c, '\n' | '\t'))
