@@ -177,7 +177,10 @@ pub(super) fn invalid(pass: &str, error: Error) -> Error {
     if error.is_interruption() {
         return error;
     }
-    Error::State(format!("the pass \"{pass}\" made a model that cannot be prepared: {}", error.chain()))
+    // The lines of a list of ops, as one.
+    let chain = error.chain();
+    let cause = chain.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    Error::State(format!("the pass \"{pass}\" made a model that cannot be prepared: {cause}"))
 }
 
 /// Rewrites the composite in a separate model, and compares the results with those of the body.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use delegraph_core::Error;
 use delegraph_core::error::ErrorKind;
 use delegraph_core::ops::binary::{AddParams, MulParams};
 use delegraph_core::{
@@ -92,7 +93,10 @@ impl PatternFusion for Panics {
 
     fn rewrite(&self, graph: &mut Rewriter<'_>, id: NodeId) -> Result<bool> {
         assert!(graph.node_of(id, BuiltinOp::EXP).is_none(), "scripted panic");
-        Ok(false)
+        match graph.node_of(id, BuiltinOp::COS) {
+            Some(_) => Err(Error::InvalidNode("scripted error".into())),
+            None => Ok(false),
+        }
     }
 }
 
@@ -196,6 +200,8 @@ fn faults_of_a_library_are_its_own() {
     };
     check(composite("my.broken", 1), ErrorKind::Failed, "\"my.broken\" made a model that cannot be prepared");
     check(chain(&[BuiltinOp::EXP]), ErrorKind::Failed, "it panicked: scripted panic");
+    // A fusion of patterns gets any node, which the file is not to blame for.
+    check(chain(&[BuiltinOp::COS]), ErrorKind::Failed, "scripted error");
     // The composite in the file does not match its name.
     check(composite("my.double", 2), ErrorKind::Invalid, "it has 2 arguments and 1 result");
     // A fusion that never terminates is stopped.

@@ -146,7 +146,7 @@ impl FusionLibrary {
     /// Rewrites the model in the file `model` with the fusion of this index.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] for a model whose composites the library rejects, else [`Error::State`], both with the
+    /// [`Error::InvalidNode`] for a model whose composites a fusion of composites rejects, else [`Error::State`], both with the
     /// path and the message of the library. The rewritten model is not checked.
     pub fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult> {
         let library = self.0.library.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,9 +171,10 @@ impl FusionLibrary {
             return Ok(taken);
         }
         let path = self.0.path.display();
+        let is_composite = self.0.fusions.get(fusion).is_some_and(|f| f.kind == FusionKind::Composite);
         Err(match error_of(status, room.message(&slot)) {
             // A composite in the file does not match its name.
-            Error::InvalidNode(text) => Error::InvalidNode(format!("{path}: {text}")),
+            Error::InvalidNode(text) if is_composite => Error::InvalidNode(format!("{path}: {text}")),
             error => Error::State(format!("{path}: {}", error.chain())),
         })
     }
