@@ -196,7 +196,8 @@ typedef struct DelegraphOpVersion {
     int32_t op;
     /** The highest version. */
     uint32_t max_version;
-    /** The name of a custom op, zero-terminated; null for a builtin one. */
+    /** The name of a custom op, zero-terminated; null for a builtin one. With the code of STABLEHLO_COMPOSITE (206), the name
+     * of marked composites that the delegate runs as a whole, and `max_version` is that of the composite. */
     const char *custom_name;
 } DelegraphOpVersion;
 

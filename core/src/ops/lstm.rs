@@ -79,7 +79,7 @@ options! {
         /// Whether both directions are written to one output, each step's forward outputs before the backward ones.
         merge_outputs: bool;
         /// Whether time is the outermost dimension, before the batch.
-        time_major: bool;
+        time_major: bool, since 2;
         /// Whether float inputs that meet integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 3;
     }

@@ -159,7 +159,8 @@ pub struct DelegraphOpVersion {
     pub op: i32,
     /// The highest version.
     pub max_version: u32,
-    /// The name of a custom op, zero-terminated; null for a builtin one.
+    /// The name of a custom op, zero-terminated; null for a builtin one. With the code of STABLEHLO_COMPOSITE (206), the name
+    /// of marked composites that the delegate runs as a whole, and `max_version` is that of the composite.
     pub custom_name: *const c_char,
 }
 
