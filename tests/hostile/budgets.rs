@@ -85,6 +85,13 @@ fn tables_of_sounds_are_charged() {
 }
 
 #[test]
+fn large_windows_end_in_time() {
+    for (i, model) in models::large_windows().iter().enumerate() {
+        check(&format!("window {i}"), model, Limit::Time);
+    }
+}
+
+#[test]
 fn deep_calls_name_the_call_depth() {
     for call in [Call::Function, Call::If, Call::Case, Call::While] {
         check(&format!("{call:?}"), &models::chain(call, 500), Limit::CallDepth);

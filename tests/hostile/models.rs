@@ -1,6 +1,5 @@
 //! Valid models that need more resources than any machine has: one function per kind.
 
-use delegraph::core::ops::MirrorPadMode;
 use delegraph::core::ops::binary::{AddParams, MulParams};
 use delegraph::core::ops::concatenation::ConcatenationParams;
 use delegraph::core::ops::control_flow::{
@@ -9,11 +8,14 @@ use delegraph::core::ops::control_flow::{
 use delegraph::core::ops::fully_connected::FullyConnectedParams;
 use delegraph::core::ops::gather::GatherParams;
 use delegraph::core::ops::hashtable::HashtableParams;
+use delegraph::core::ops::local_response_normalization::LocalResponseNormalizationParams;
 use delegraph::core::ops::one_hot::OneHotParams;
 use delegraph::core::ops::pad::MirrorPadParams;
+use delegraph::core::ops::pool_2d::Pool2DParams;
 use delegraph::core::ops::reshape::ReshapeParams;
 use delegraph::core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
 use delegraph::core::ops::split::SplitParams;
+use delegraph::core::ops::{MirrorPadMode, Padding};
 use delegraph::core::quantization::Affine;
 use delegraph::core::{Attributes, BuiltinOp, ModelBuilder, Params, Quantization, SubgraphBuilder, TensorId};
 use delegraph::{Model, TensorType};
@@ -134,6 +136,32 @@ pub(crate) fn alternating_shapes(call: Call, depth: usize) -> Model {
         call.add(graph, next, condition, twice, z);
         y
     })
+}
+
+/// One node with a window as large as its input, at every element.
+pub(crate) fn large_windows() -> [Model; 3] {
+    let model = |op, params: Params, shape: [usize; 4]| {
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", F32, shape);
+        let y = graph.node(op, params).inputs([x]).output("y");
+        graph.outputs([y]);
+        ModelBuilder::new().subgraph(graph).build().unwrap()
+    };
+    const SIDE: usize = 1 << 10;
+    let window = || {
+        let params = Pool2DParams::default().padding(Padding::Same).stride_w(1).stride_h(1);
+        params.filter_width(SIDE as i32).filter_height(SIDE as i32).into()
+    };
+    let radius = LocalResponseNormalizationParams::default()
+        .radius((SIDE * SIDE) as i32)
+        .bias(1.0)
+        .alpha(1.0)
+        .beta(0.5);
+    [
+        model(BuiltinOp::MAX_POOL_2D, window(), [1, SIDE, SIDE, 1]),
+        model(BuiltinOp::AVERAGE_POOL_2D, window(), [1, SIDE, SIDE, 1]),
+        model(BuiltinOp::LOCAL_RESPONSE_NORMALIZATION, radius.into(), [1, 1, 1, SIDE * SIDE]),
+    ]
 }
 
 /// A loop that never ends, over a body with `steps` nodes.

@@ -358,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn a_fused_tanh_is_refused() {
+        let answer = |fused| {
+            let input = Some(T::new(&[2], &[1.0_f32, 2.0]));
+            let params = Params::Mul(MulParams::default().fused_activation_function(fused));
+            support(BuiltinOp::MUL, 1, params, &[input.clone(), input], &[T::new(&[2], &[1.0_f32, 4.0])])
+        };
+        assert!(answer(Fused::Relu6).is_none_or(|answer| answer.is_ok()));
+        // The CPU's kernels refuse it, too: TFLite runs it in cells of recurrent ops alone.
+        for fused in [Fused::Tanh, Fused::SignBit] {
+            assert!(answer(fused).is_none_or(|answer| matches!(answer, Err(Rejection::UnsupportedParam(_)))));
+        }
+    }
+
+    #[test]
     fn integers_of_64_bits() {
         let numbers = [3_i64 << 40, -1, i64::MIN, 0x1_2345_6789, -7_000_000_000, 6];
         let others = [-5_i64, 1, -1, 0x9876_5432_1001, 3, -0x8000_0001];
