@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Make valid model files that attack the runtime, run the command on each, and list those that it does not contain.
 
-    target/venvs/goldens/bin/python scripts/hostile_models.py --program target/debug/delegraph [--only REGEX] [--plain]
+    target/venvs/goldens/bin/python scripts/hostile_models.py --program target/debug/delegraph [--only REGEX] [--plain [--seconds N]]
 
 More than 800 models of the kinds of tests/hostile: results far above the limits, shapes without elements and with huge dimensions, extreme
 params, indices and quantization, calls, loops and composites in circles and in depth, variables, tables, strings, sparse tensors,
 signatures, FlexBuffers. Each runs on --on (cpu, reference, wgpu) with `--max-memory 1G --timeout 8`. A finding is a signal, a panic, an
 exit code that the command does not document, more than 10 seconds of processor time, more than 2 GiB of resident memory, or a control
-character on standard error. With --plain there are no limits, and only the first three are findings. Files go to --folder.
+character on standard error. With --plain there are no limits, and only the first three are findings; a run is ended after --seconds,
+since nothing else ends endless work. Files go to --folder.
 """
 import argparse
 import math
@@ -15,6 +16,7 @@ import os
 import pathlib
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +31,7 @@ OP, OPTIONS, TYPE = schema.BuiltinOperator, schema.BuiltinOptions, schema.Tensor
 OPTIONS2 = schema.BuiltinOptions2
 F32, I32, I8, BOOL, I64, STRING, RESOURCE = (TYPE.FLOAT32, TYPE.INT32, TYPE.INT8, TYPE.BOOL, TYPE.INT64, TYPE.STRING, TYPE.RESOURCE)
 MAX_I32 = 2**31 - 1
-SECONDS, BYTES, KILLED_AFTER = 10, 2 << 30, 300
+SECONDS, BYTES = 10, 2 << 30
 
 
 def i32(*values):
@@ -629,23 +631,27 @@ def work():
     yield "work_spectrograms", model
 
 
-def run(command, plain):
-    """What the command does that it must not."""
+def run(command, plain, killed_after):
+    """What the command does that it must not, and whether it was ended."""
+    killed = False
     with tempfile.TemporaryFile() as errors:
-        limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (KILLED_AFTER, KILLED_AFTER))  # noqa: E731
+        # Processor time for two threads, and more than the time until it is ended.
+        limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (4 * killed_after, 4 * killed_after))  # noqa: E731
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, preexec_fn=limit)
         start, ended = time.monotonic(), 0
         while not ended:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if not ended and time.monotonic() - start > KILLED_AFTER:
-                process.kill()
+            if not ended and time.monotonic() - start > killed_after:
+                # `Popen.kill` would collect a process that has just ended.
+                os.kill(process.pid, signal.SIGKILL)
+                killed = True
             time.sleep(0 if ended else 0.01)
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         text = errors.read().decode(errors="replace")
     seconds, resident = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
     found = []
-    if process.returncode not in range(5):
+    if process.returncode not in range(5) and not (plain and killed and process.returncode == -9):
         found.append(f"ended with {process.returncode}")
     if "panicked" in text or "unexpectedly" in text:
         found.append("a panic: " + " ".join(text.split())[-300:])
@@ -655,7 +661,7 @@ def run(command, plain):
         found.append(f"{seconds:.1f} s of processor time")
     if not plain and resident > BYTES:
         found.append(f"{resident / 2**30:.2f} GiB of resident memory")
-    return found
+    return found, killed
 
 
 def generated(folder):
@@ -683,9 +689,10 @@ def main():
     parser.add_argument("--models", type=pathlib.Path, help="a folder of models to run instead of generated ones, for example mutants")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), help="a regular expression for names")
     parser.add_argument("--plain", action="store_true", help="without limits")
+    parser.add_argument("--seconds", type=int, default=300, help="end a run after so long")
     parser.add_argument("--write", action="store_true", help="write the files and run nothing")
     arguments = parser.parse_args()
-    models = runs = findings = 0
+    models = runs = findings = ended = 0
     for kind, files in given(arguments.models) if arguments.models else generated(arguments.folder):
         for file in files:
             if not arguments.only.search(file.stem):
@@ -694,11 +701,14 @@ def main():
             for on in [] if arguments.write else arguments.on.split(","):
                 command = [arguments.program, "run", file, "--delegate", on]
                 runs += 1
-                for text in run(command + ([] if arguments.plain else ["--max-memory", "1G", "--timeout", "8"]), arguments.plain):
+                options = [] if arguments.plain else ["--max-memory", "1G", "--timeout", "8"]
+                found, killed = run(command + options, arguments.plain, arguments.seconds)
+                ended += killed
+                for text in found:
                     findings += 1
                     print(f"{file.stem} on {on}: {text}", flush=True)
         print(f"after {kind}: {models} models, {runs} runs, {findings} findings", file=sys.stderr, flush=True)
-    print(f"{models} models, {runs} runs, {findings} findings")
+    print(f"{models} models, {runs} runs, {ended} of them ended, {findings} findings")
     return 1 if findings else 0
 
 
