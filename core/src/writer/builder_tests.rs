@@ -356,6 +356,19 @@ fn versions_newer_than_the_op_table_are_kept() {
 }
 
 #[test]
+fn ops_without_a_release_do_not_count() {
+    let mut graph = SubgraphBuilder::new("main");
+    let a = graph.input("a", Float32, [2]);
+    let b = graph.node(BuiltinOp::STABLEHLO_ADD, Params::None).inputs([a, a]).output("b");
+    let c = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([b, b]).output("c");
+    graph.outputs([c]);
+    let mut model = one(graph).unwrap();
+    let built = model.min_runtime_version().map(str::to_owned);
+    assert!(built.is_some());
+    assert_eq!(model.restamp().unwrap().new_runtime, built);
+}
+
+#[test]
 fn what_cannot_be_written_is_not_restamped_either() {
     let mut draft = one(two_additions()).unwrap().into_draft();
     draft.subgraphs[0].nodes_mut()[0].set_params(Params::None);

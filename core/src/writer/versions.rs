@@ -65,7 +65,10 @@ impl Model {
                 report.ops.push(RestampedOp { op, from: version, to: needed, nodes });
             }
         }
-        stamp_runtime(&mut draft);
+        // The release of an unknown version is unknown, too.
+        if report.unknown.is_empty() {
+            stamp_runtime(&mut draft);
+        }
         let restamped = draft.verify()?.reloaded()?;
         report.new_runtime = restamped.min_runtime_version().map(str::to_owned);
         *self = restamped;
@@ -150,11 +153,9 @@ pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -
     Ok(model)
 }
 
-/// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none. If an op or
-/// version is unknown, so is the release.
+/// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none.
 pub(super) fn stamp_runtime(draft: &mut ModelDraft) {
-    let required = required_by(&draft.subgraphs);
-    let Some(release) = required.release.filter(|_| required.complete) else { return };
+    let Some(release) = required_by(&draft.subgraphs).release else { return };
     let mut padded = [0; MIN_RUNTIME_BYTES];
     for (to, from) in padded.iter_mut().zip(release.bytes()) {
         *to = from;
