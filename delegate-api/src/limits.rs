@@ -104,7 +104,7 @@ impl PartitionOptions {
             return excluded("the node is excluded".into());
         }
         if self.excluded_ops.contains(node.op()) {
-            return excluded(format!("{} is excluded", node.op()));
+            return excluded(format!("{} is excluded", node.op().in_short()));
         }
         Ok(())
     }

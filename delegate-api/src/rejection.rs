@@ -9,7 +9,7 @@ use delegraph_core::{Op, TensorType, printable, printable_lines};
 #[non_exhaustive]
 pub enum Rejection {
     /// The node's version is newer than supported.
-    #[error("{op} version {version} is above the highest supported, {max}")]
+    #[error("{} version {version} is above the highest supported, {max}", op.in_short())]
     VersionTooHigh {
         /// The op.
         op: Op,
@@ -19,7 +19,7 @@ pub enum Rejection {
         max: u32,
     },
     /// The node uses features of a newer version of its op than its own, and that is newer than supported.
-    #[error("{op} version {version} uses features of version {needed}; the highest supported is {max}")]
+    #[error("{} version {version} uses features of version {needed}; the highest supported is {max}", op.in_short())]
     UnderstatedVersion {
         /// The op.
         op: Op,
@@ -31,7 +31,7 @@ pub enum Rejection {
         max: u32,
     },
     /// The op is not supported.
-    #[error("{op} is not supported")]
+    #[error("{} is not supported", op.in_short())]
     UnsupportedOp {
         /// The op.
         op: Op,
@@ -73,7 +73,7 @@ pub enum Rejection {
     #[error("device limit: {}", printable(.0))]
     DeviceLimit(String),
     /// The application replaced the builtin kernel, so that the op may compute something else.
-    #[error("the application replaced the kernel of {op}")]
+    #[error("the application replaced the kernel of {}", op.in_short())]
     Overridden {
         /// The op.
         op: Op,

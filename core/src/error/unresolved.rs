@@ -104,7 +104,7 @@ impl fmt::Display for UnresolvedOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// More nodes than this are counted, not named.
         const NAMED: usize = 8;
-        write!(f, "{} version {}: {}", self.op, self.version, self.why())?;
+        write!(f, "{} version {}: {}", self.op.in_short(), self.version, self.why())?;
         for node in self.nodes.iter().take(NAMED) {
             write!(f, "\n    at {node}")?;
         }

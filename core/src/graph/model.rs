@@ -251,7 +251,7 @@ impl Model {
         let describe = |graph: &Subgraph| {
             let n = graph.nodes.get(node.0)?;
             let writes = writes(&graph.tensors, n.outputs.iter().map(|id| id.0));
-            Some(format!("{} v{}{writes}", n.op, n.version))
+            Some(format!("{} v{}{writes}", n.op.in_short(), n.version))
         };
         let op = self.subgraph(subgraph).and_then(describe).unwrap_or_default();
         Location { model: self.parts.path.clone(), subgraph, node, op }

@@ -29,7 +29,11 @@ pub(super) fn operator_codes(model: &schema::Model<'_>) -> Vec<Code> {
         };
         match u32::try_from(code.version()) {
             Ok(version) if version > 0 => Ok((op, version)),
-            _ => Err(format!("operator code {i} ({op}) has version {}; versions start at 1", code.version())),
+            _ => Err(format!(
+                "operator code {i} ({}) has version {}; versions start at 1",
+                op.in_short(),
+                code.version()
+            )),
         }
     };
     model.operator_codes().unwrap_or_default().iter().enumerate().map(read).collect()

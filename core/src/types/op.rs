@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::printable::short_name;
+use super::printable::{printable, short_name};
 use crate::schema;
 
 /// A builtin operator, by its code in the format. The code may be one that this build does not know.
@@ -49,6 +49,23 @@ impl Op {
             Op::Custom(_) => None,
         }
     }
+
+    /// Returns the op for a message: as [`Display`](fmt::Display), with the name of a custom operator as
+    /// [`short_name`]. Different ops may have the same text.
+    ///
+    /// ```
+    /// use delegraph_core::Op;
+    ///
+    /// let [a, b] = ["a", "b"].map(|end| Op::custom(&("x".repeat(80) + end)));
+    /// assert_ne!(a.to_string(), b.to_string());
+    /// assert_eq!(a.in_short(), format!("custom op \"{}…\"", "x".repeat(80)));
+    /// ```
+    pub fn in_short(&self) -> String {
+        match self {
+            Op::Builtin(_) => self.to_string(),
+            Op::Custom(name) => format!("custom op \"{}\"", short_name(name)),
+        }
+    }
 }
 
 impl From<BuiltinOp> for Op {
@@ -58,14 +75,14 @@ impl From<BuiltinOp> for Op {
 }
 
 impl fmt::Display for Op {
-    /// The name; that of a custom operator in quotes, as [`short_name`].
+    /// The name; that of a custom operator in quotes, and [`printable`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Op::Builtin(op) => match op.variant_name() {
                 Some(name) => f.write_str(name),
                 None => write!(f, "builtin operator {}", op.0),
             },
-            Op::Custom(name) => write!(f, "custom op \"{}\"", short_name(name)),
+            Op::Custom(name) => write!(f, "custom op \"{}\"", printable(name)),
         }
     }
 }

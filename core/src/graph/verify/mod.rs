@@ -12,11 +12,11 @@
 )]
 
 use std::collections::HashSet;
-use std::fmt::Display;
 use std::ops::Range;
 
 use super::{Model, ModelDraft, Signature, Subgraph, Tensor, TensorId, writes};
 use crate::error::{Error, Result, counted, tensor_name};
+use crate::types::Op;
 
 mod order;
 mod quantization;
@@ -176,8 +176,8 @@ fn at_tensor(index: usize, name: &str, error: Invalid) -> Invalid {
 }
 
 /// Returns a node, for error messages: its index, its op and its outputs.
-pub(crate) fn at_node(node: usize, op: impl Display, writes: &str, error: Invalid) -> Invalid {
-    Invalid(format!("node {node} ({op}{writes}): {}", error.0))
+pub(crate) fn at_node(node: usize, op: &Op, writes: &str, error: Invalid) -> Invalid {
+    Invalid(format!("node {node} ({}{writes}): {}", op.in_short(), error.0))
 }
 
 #[cfg(test)]
