@@ -118,7 +118,10 @@ impl fmt::Display for Failure {
         const MAX_CHARS: usize = 10_000;
         let text = printable_lines(&self.message);
         match text.char_indices().nth(MAX_CHARS) {
-            Some((end, _)) => write!(f, "{}… ({} bytes more)", &text[..end], text.len() - end),
+            Some((end, _)) => {
+                let (shown, rest) = text.split_at(end);
+                write!(f, "{shown}… ({} bytes more)", rest.len())
+            }
             None => f.write_str(&text),
         }
     }

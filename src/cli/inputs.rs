@@ -270,10 +270,11 @@ impl Filled<'_> {
     pub(crate) fn invoke(&self, interpreter: &mut Interpreter) -> Result<(), Failure> {
         interpreter.invoke().map_err(|e| match e.kind() {
             _ if is_of_memory(&e) => of_shapes(e, &self.causes),
-            // The model was prepared, so that shapes computed from values are the cause.
+            // What does not depend on run-time values was checked when the model was prepared.
             ErrorKind::Invalid if !self.files.is_empty() => Failure::from(e).with_help(
-                "shapes inside the model follow from the values of its inputs: check them, `--input NAME=FILE.npy` gives \
-                 others; `delegraph inspect MODEL` shows the nodes",
+                "shapes that are known only at run time follow from the values of its inputs: check them, \
+                 `--input NAME=FILE.npy` gives others. If they are right, the nodes do not fit each other: \
+                 `delegraph inspect MODEL` shows them",
             ),
             _ => e.into(),
         })
