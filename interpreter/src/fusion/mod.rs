@@ -31,6 +31,7 @@
 //! ```
 
 mod builder;
+mod calls;
 mod clean;
 mod composite;
 pub mod composites;

@@ -16,9 +16,9 @@ use super::pattern::PatternFusion;
 use super::report::{Change, FusionReport, Size, Unchanged};
 use super::rewriter::Rewriter;
 use super::store::Store;
-use super::{clean::clean, composites, fold, patterns, variables};
+use super::{calls, clean::clean, composites, fold, patterns, report, variables};
 use crate::BuiltinOpResolver;
-use crate::runtime::{Bounds, Inlined, Inliner, ResourceLimits};
+use crate::runtime::{Bounds, Inlined, Inliner, Place, ResourceLimits};
 
 /// Maximum number of rounds. Graphs need fewer; only extensions that undo each other reach it.
 const ROUNDS: usize = 12;
@@ -160,7 +160,8 @@ impl Pipeline {
 
     /// Adds fused recurrent ops to the graph itself. Their state then persists between invocations until it is reset,
     /// as in files of TensorFlow's converter. Otherwise such an op is the body of its composite, whose state is reset
-    /// in every call, like that of the ops that it replaces.
+    /// in every call, like that of the ops that it replaces. So it stays where its subgraph can run more than once per
+    /// invocation, as in a loop.
     #[must_use]
     pub fn stateful(mut self) -> Self {
         self.stateful = true;
@@ -375,21 +376,21 @@ impl Run<'_> {
         };
         let (stateful, keeps) = (self.pipeline.stateful, self.pipeline.keep_composites);
         let plain = |c: &Composite<'_>, _| !keeps && !keep(c) && self.pipeline.runs(c.name) && !fused(c);
-        let recurrent = |c: &Composite<'_>, _| stateful && !keep(c) && fused(c);
-        let mut names = Vec::new();
-        let mut inlined: Option<Model> = None;
         let limits = &self.pipeline.limits;
         let bounds = Bounds { nodes: limits.inlined_nodes, earlier: 0, bytes: limits.memory };
-        let passes = [
-            Inliner { composite: &plain, functions: true, state: false, bounds },
-            Inliner { composite: &recurrent, functions: false, state: true, bounds },
-        ];
-        for inliner in passes {
-            let result = inliner.run(inlined.as_ref().unwrap_or(&model))?;
-            if let Some(Inlined { model, origins, .. }) = result {
-                names.extend(origins.into_iter().flatten().map(|o| format!("composite \"{}\"", o.name)));
-                inlined = Some(model);
-            }
+        let first = Inliner { composite: &plain, functions: true, state: false, bounds }.run(&model)?;
+        // Copies of functions have variables of their own, so calls are counted without functions.
+        let copied = first.as_ref().map_or(&*model, |inlined| &inlined.model);
+        let repeated = if stateful { calls::repeated(copied) } else { Vec::new() };
+        let once = |place: Place| place.is_some_and(|(s, _)| repeated.get(s) == Some(&false));
+        let recurrent = |c: &Composite<'_>, place| stateful && !keep(c) && fused(c) && once(place);
+        let second = Inliner { composite: &recurrent, functions: false, state: true, bounds }.run(copied)?;
+        self.report.unchanged.extend(report::kept(copied, &repeated, &|c| !keep(c) && fused(c)));
+        let mut names = Vec::new();
+        let mut inlined: Option<Model> = None;
+        for Inlined { model, origins, .. } in first.into_iter().chain(second) {
+            names.extend(origins.into_iter().flatten().map(|o| format!("composite \"{}\"", o.name)));
+            inlined = Some(model);
         }
         let Some(inlined) = inlined else { return Ok(()) };
         self.verify("inline", clean(&model, inlined.into_draft().subgraphs).verify())?;

@@ -5,6 +5,8 @@ use delegraph_core::writer::Restamped;
 use delegraph_core::{Composite, Node, Op};
 use delegraph_kernels::custom::names;
 
+use super::calls;
+
 /// The report of a pipeline.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
@@ -51,6 +53,30 @@ pub struct Unchanged {
     pub reason: String,
 }
 
+/// Returns the composites, of those that `selected` is true for, that stay because their subgraph is `repeated`.
+pub(super) fn kept(
+    model: &Model,
+    repeated: &[bool],
+    selected: &dyn Fn(&Composite<'_>) -> bool,
+) -> Vec<Unchanged> {
+    let graphs = model.subgraphs().iter().enumerate().zip(repeated).filter(|(_, repeated)| **repeated);
+    let nodes = graphs.flat_map(|((index, graph), _)| graph.nodes().iter().map(move |n| (index, graph, n)));
+    nodes
+        .filter_map(|(subgraph, graph, node)| {
+            let composite = Composite::of(model, node).filter(selected)?;
+            let tensor = node.outputs().first().map(|t| graph.tensor(*t).name().to_string());
+            let reason = "its subgraph can run more than once per invocation, and state in it would go from one run \
+                to the next";
+            Some(Unchanged {
+                composite: composite.name.to_owned(),
+                subgraph,
+                tensor: tensor.unwrap_or_default(),
+                reason: reason.into(),
+            })
+        })
+        .collect()
+}
+
 /// The size of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -64,20 +90,14 @@ pub struct Size {
 impl Size {
     pub(super) fn of(model: &Model) -> Self {
         let mut size = Size::default();
-        let mut open: Vec<usize> = vec![0];
-        let mut seen = vec![false; model.subgraphs().len()];
-        while let Some(index) = open.pop() {
-            let Some(subgraph) = model.subgraphs().get(index) else { continue };
-            // A body counts once per calling node. Recursion is not possible: the loader rejects it.
-            let first = !std::mem::replace(&mut seen[index], true);
-            size.nodes += if first { subgraph.nodes().len() } else { 0 };
+        // A body counts once per call, that of a loop as well.
+        let runs = calls::runs(model, &[0], &|_| 1);
+        for (subgraph, runs) in model.subgraphs().iter().zip(runs).filter(|(_, runs)| *runs > 0) {
+            size.nodes += subgraph.nodes().len();
             for node in subgraph.nodes() {
                 let own = own_multiply_adds(subgraph, node);
                 let own = own.unwrap_or_else(|| cost(subgraph, node).multiply_adds);
-                size.multiply_adds = size.multiply_adds.saturating_add(own);
-                if first {
-                    open.extend(node.callees());
-                }
+                size.multiply_adds = size.multiply_adds.saturating_add(own.saturating_mul(runs));
             }
         }
         size

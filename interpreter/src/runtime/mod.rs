@@ -18,7 +18,7 @@ mod subgraph;
 
 pub(crate) use analysis::analyze;
 pub use builder::InterpreterBuilder;
-pub(crate) use composites::{Bounds, CONTROL, Inlined, Inliner, moved};
+pub(crate) use composites::{Bounds, CONTROL, Inlined, Inliner, Place, moved};
 pub use host::{CancellationToken, Profiler, ResourceLimits, StepEvent};
 pub use interpreter::Interpreter;
 pub use invocation::Invocation;

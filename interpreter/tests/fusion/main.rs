@@ -85,6 +85,19 @@ fn where_it_is_asked_for_the_op_is_in_the_graph_itself() {
 }
 
 #[test]
+fn state_in_a_loop_stays_in_its_composite() {
+    let model = layer(Framework::Keras, false).looped();
+    for pipeline in [Pipeline::new(), Pipeline::new().stateful()] {
+        let fused = pipeline.run(&model).unwrap();
+        assert!(ops(&fused.model).contains(&"UNIDIRECTIONAL_SEQUENCE_LSTM".to_owned()));
+        assert!(ops(&fused.model).contains(&"STABLEHLO_COMPOSITE".to_owned()), "{:?}", ops(&fused.model));
+        assert!(differences(&model, &fused.model) < 1e-5);
+    }
+    let kept = Pipeline::new().stateful().run(&model).unwrap().report.unchanged;
+    assert!(kept.len() == 1 && kept[0].reason.contains("more than once per invocation"), "{kept:?}");
+}
+
+#[test]
 fn int8_weights_make_a_hybrid_op() {
     for framework in FRAMEWORKS {
         let model = layer(framework, true).model();

@@ -233,14 +233,61 @@ impl Layer {
         graph
     }
 
+    /// The shape of the layer's input.
+    fn shape(&self) -> [usize; 3] {
+        let Layer { batch, time, features, framework, .. } = *self;
+        if framework == Framework::Keras { [batch, time, features] } else { [time, batch, features] }
+    }
+
     /// The layer in a model, between two other ops. Outputs: all, and the last.
     pub(crate) fn model(&self) -> Model {
-        let Layer { batch, time, features, cells, framework, hybrid } = *self;
         let mut graph = SubgraphBuilder::new("main");
-        let shape =
-            if framework == Framework::Keras { [batch, time, features] } else { [time, batch, features] };
-        let x = graph.input("x", FLOAT, shape);
-        let scaled = unary(&mut graph, B::TANH, x);
+        let x = graph.input("x", FLOAT, self.shape());
+        let [y, last] = self.layer(&mut graph, x);
+        graph.outputs([y, last]);
+        let builder = ModelBuilder::new().subgraph(graph).subgraph(self.condition()).subgraph(self.step());
+        builder.build().unwrap()
+    }
+
+    /// A Keras layer in a loop of three passes, which all have the same input.
+    #[allow(dead_code)] // The bench and the example that share this module do not use it.
+    pub(crate) fn looped(&self) -> Model {
+        let Layer { batch, time, cells, .. } = *self;
+        let state = |graph: &mut SubgraphBuilder| {
+            let t = graph.input("t", TensorType::Int32, [1]);
+            [t, graph.input("x", FLOAT, self.shape()), graph.input("y", FLOAT, [batch, time, cells])]
+        };
+        let mut main = SubgraphBuilder::new("main");
+        let x = main.input("x", FLOAT, self.shape());
+        let t = main.constant("t", [1], &[0i32]);
+        let y = main.constant("zeros", [batch, time, cells], &vec![0f32; batch * time * cells]);
+        let ends = [
+            main.tensor("end", TensorType::Int32, [1]),
+            main.tensor("same", FLOAT, self.shape()),
+            main.tensor("y", FLOAT, [batch, time, cells]),
+        ];
+        let passes = WhileParams::default().cond_subgraph_index(3).body_subgraph_index(4);
+        main.node(B::WHILE, passes).inputs([t, x, y]).writes(ends);
+        main.outputs([ends[2]]);
+        let mut more = SubgraphBuilder::new("more");
+        let [t, ..] = state(&mut more);
+        let three = more.constant("three", [1], &[3i32]);
+        let less = more.node(B::LESS, Params::None).inputs([t, three]).output("less");
+        more.outputs([less]);
+        let mut pass = SubgraphBuilder::new("pass");
+        let [t, x, _] = state(&mut pass);
+        let [y, _] = self.layer(&mut pass, x);
+        let one = pass.constant("one", [1], &[1i32]);
+        let t = binary(&mut pass, B::ADD, t, one);
+        pass.outputs([t, x, y]);
+        let builder = ModelBuilder::new().subgraph(main).subgraph(self.condition()).subgraph(self.step());
+        builder.subgraph(more).subgraph(pass).build().unwrap()
+    }
+
+    /// Adds the layer between two other ops to `graph`; returns all outputs, and the last.
+    fn layer(&self, graph: &mut SubgraphBuilder, x: TensorId) -> [TensorId; 2] {
+        let Layer { batch, features, cells, framework, hybrid, .. } = *self;
+        let scaled = unary(graph, B::TANH, x);
         let matrix = |graph: &mut SubgraphBuilder, name: &str, shape: &[usize], seed: usize| {
             let values = numbers(shape.iter().product(), seed);
             if !hybrid {
@@ -257,22 +304,22 @@ impl Layer {
         let operands = match framework {
             Framework::Keras => {
                 let [h, c] = ["h", "c"].map(|name| graph.constant(name, [batch, cells], &zeros));
-                let kernel = matrix(&mut graph, "kernel", &[features, 4 * cells], 1);
-                let recurrent = matrix(&mut graph, "recurrent", &[cells, 4 * cells], 2);
+                let kernel = matrix(graph, "kernel", &[features, 4 * cells], 1);
+                let recurrent = matrix(graph, "recurrent", &[cells, 4 * cells], 2);
                 let bias = graph.constant("bias", [4 * cells], &numbers(4 * cells, 3));
                 vec![scaled, h, c, kernel, recurrent, bias]
             }
             Framework::Onnx => {
-                let kernel = matrix(&mut graph, "W", &[1, 4 * cells, features], 1);
-                let recurrent = matrix(&mut graph, "R", &[1, 4 * cells, cells], 2);
+                let kernel = matrix(graph, "W", &[1, 4 * cells, features], 1);
+                let recurrent = matrix(graph, "R", &[1, 4 * cells, cells], 2);
                 let bias = graph.constant("B", [1, 8 * cells], &numbers(8 * cells, 3));
                 let [h, c] = ["h", "c"].map(|name| graph.constant(name, [1, batch, cells], &zeros));
                 vec![scaled, kernel, recurrent, bias, h, c]
             }
             Framework::Torch => {
                 let [h, c] = ["h", "c"].map(|name| graph.constant(name, [1, batch, cells], &zeros));
-                let kernel = matrix(&mut graph, "w_ih", &[4 * cells, features], 1);
-                let recurrent = matrix(&mut graph, "w_hh", &[4 * cells, cells], 2);
+                let kernel = matrix(graph, "w_ih", &[4 * cells, features], 1);
+                let recurrent = matrix(graph, "w_hh", &[4 * cells, cells], 2);
                 let [a, b] = [("b_ih", 3), ("b_hh", 4)]
                     .map(|(name, seed)| graph.constant(name, [4 * cells], &numbers(4 * cells, seed)));
                 vec![scaled, h, c, kernel, recurrent, a, b]
@@ -290,10 +337,7 @@ impl Layer {
                 (all, last)
             }
         };
-        let y = unary(&mut graph, B::ABS, all);
-        graph.outputs([y, last]);
-        let builder = ModelBuilder::new().subgraph(graph).subgraph(self.condition()).subgraph(self.step());
-        builder.build().unwrap()
+        [unary(graph, B::ABS, all), last]
     }
 }
 
