@@ -8,7 +8,7 @@ use delegraph_core::graph::{Model, Node, NodeId, Subgraph, TensorId};
 use delegraph_core::{Composite, OpResolver, Shape};
 
 use super::known::Known;
-use super::proof::{ModelPair, compare_with_limits};
+use super::proof::{ModelPair, cause, compare_with_limits};
 use super::rewriter::Rewriter;
 use super::store::Store;
 use crate::runtime::ResourceLimits;
@@ -177,10 +177,7 @@ pub(super) fn invalid(pass: &str, error: Error) -> Error {
     if error.is_interruption() {
         return error;
     }
-    // The lines of a list of ops, as one.
-    let chain = error.chain();
-    let cause = chain.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    Error::State(format!("the pass \"{pass}\" made a model that cannot be prepared: {cause}"))
+    Error::State(format!("the pass \"{pass}\" made a model that cannot be prepared: {}", cause(&error)))
 }
 
 /// Rewrites the composite in a separate model, and compares the results with those of the body.

@@ -126,7 +126,12 @@ fn of_fused(error: Error) -> Error {
     if error.is_interruption() {
         return error;
     }
-    Error::State(format!("the rewritten model cannot be run: {}", error.chain()))
+    Error::State(format!("the rewritten model cannot be run: {}", cause(&error)))
+}
+
+/// Returns the error in one line, also a list of ops, for a longer sentence.
+pub(super) fn cause(error: &Error) -> String {
+    error.chain().lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the number of variables that keep their values between invocations of the first subgraph. Variables of other

@@ -282,8 +282,12 @@ impl Functions {
             let name = unsafe { CStr::from_ptr(fusion.name) }.to_str();
             let name = name.map_err(|e| format!("the name of a fusion: {e}"))?.to_owned();
             let tolerance = fusion.tolerance;
-            if name.is_empty() || !tolerance.is_finite() || tolerance < 1.0 {
-                return Err(format!("the fusion \"{name}\" with tolerance {tolerance}"));
+            if name.is_empty() {
+                return Err("the name of a fusion is empty".to_owned());
+            }
+            if !tolerance.is_finite() || tolerance < 1.0 {
+                let text = "where a finite number of at least 1 is required";
+                return Err(format!("the fusion \"{name}\" has the tolerance {tolerance}, {text}"));
             }
             let kind = if fusion.flags & DELEGRAPH_FUSION_COMPOSITE != 0 {
                 FusionKind::Composite
