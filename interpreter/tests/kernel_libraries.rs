@@ -235,6 +235,6 @@ fn tables_that_violate_the_interface_are_rejected() {
         "the plugin is wrong: set_output_shape: it is to be called in `prepare_kernel` only",
     );
     check("rank", "-DRANK=1000", "a shape of 1000 dimensions");
-    check("huge", "-DEXTENT=SIZE_MAX", "no size");
+    check("huge", "-DEXTENT=SIZE_MAX", "more bytes than can be addressed");
     check("length", "-DMESSAGE_LENGTH=SIZE_MAX,-DINVOKE_STATUS=1", "wrong on purpose");
 }

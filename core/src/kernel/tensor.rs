@@ -102,7 +102,7 @@ impl RuntimeTensor {
     /// Returns the bytes that type and shape need; for strings, those of empty ones.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a type without a size, [`Error::InvalidNode`] if the number overflows.
+    /// [`Error::Unsupported`] for a type without a size, [`Error::OutOfMemory`] if the number overflows.
     pub fn byte_size(&self) -> Result<usize> {
         if self.ty == TensorType::String {
             return strings::empty_size(self.shape.elements());
@@ -113,7 +113,8 @@ impl RuntimeTensor {
         }
         let elements = self.shape.checked_elements();
         elements.and_then(|n| self.ty.byte_size(n)).ok_or_else(|| {
-            Error::InvalidNode(format!("tensor \"{}\": no size for {} {}", self.name, self.ty, self.shape))
+            let what = format!("tensor \"{}\": {} {}", self.name, self.ty, self.shape);
+            Error::OutOfMemory(format!("{what} has more bytes than can be addressed"))
         })
     }
 
