@@ -86,6 +86,9 @@ fn run_writes_outputs() {
     let file = std::fs::read(folder.path().join("output_0.npy")).unwrap();
     let header = String::from_utf8_lossy(&file[..128]);
     // Twenty digits: the input's file resizes the batch.
+    let resized =
+        format!("image has the shape of {}: [20, 8, 8, 1] instead of [1, 8, 8, 1]", seven.display());
+    assert!(ran.stdout.contains(&resized), "{}", ran.stdout);
     assert!(header.contains("'<f4'") && header.contains("(20, 10,)"), "{header}");
     let values: Vec<f32> = file[128..].as_chunks::<4>().0.iter().map(|c| f32::from_le_bytes(*c)).collect();
     let labels = std::fs::read(digits("labels.npy")).unwrap();

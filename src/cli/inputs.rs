@@ -221,7 +221,7 @@ impl Entry {
             causes.extend((!same).then(|| resize.option()));
         }
         let files = self.files(files)?;
-        let mut arrays = Vec::new();
+        let (mut arrays, mut earlier) = (Vec::new(), vec![None; files.len()]);
         for (i, path) in files.iter().enumerate() {
             let tensor = interpreter.input_tensor(i)?;
             let array = path.map(|path| read(path, tensor.ty, &tensor.shape)).transpose()?;
@@ -233,7 +233,10 @@ impl Entry {
                     return Err(Failure::invalid(text));
                 }
                 let same = *tensor.shape.dims() == array.shape;
-                causes.extend((!same).then(|| format!("--input {}", path.display())));
+                if !same {
+                    causes.push(format!("--input {}", path.display()));
+                    earlier[i] = Some(tensor.shape.to_vec());
+                }
                 let at = format!("{}: {}", path.display(), self.describe(i));
                 interpreter.resize_input(i, &array.shape).map_err(|e| Failure::from(e).about(&at))?;
             }
@@ -253,7 +256,7 @@ impl Entry {
             let bytes = array.into_bytes(ty).map_err(|e| at(e.to_string()))?;
             interpreter.set_input_bytes(i, &bytes).map_err(|e| at(e.to_string()))?;
         }
-        Ok(Filled { files, causes })
+        Ok(Filled { files, earlier, causes })
     }
 }
 
@@ -261,6 +264,8 @@ impl Entry {
 pub(crate) struct Filled<'f> {
     /// The file of each input; `None` for random data.
     pub(crate) files: Vec<Option<&'f Path>>,
+    /// The shape of each input whose file has another one.
+    pub(crate) earlier: Vec<Option<Vec<usize>>>,
     /// The options that changed the shapes of inputs.
     causes: Vec<String>,
 }

@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
     /// Run this entry point; `inspect` lists them
     #[arg(long, value_name = "KEY")]
     signature: Option<String>,
-    /// Data of an input. Without a name, in the order of the model's inputs; a missing one is filled with seeded random data
+    /// Data of an input, which gets the shape of the array. Without a name, in the order of the model's inputs; a missing
+    /// one is filled with seeded random data
     #[arg(long = "input", value_name = "[NAME=]FILE.npy")]
     inputs: Vec<InputFile>,
     /// Give an input another shape
@@ -74,6 +75,9 @@ struct InputLine {
     tensor: String,
     r#type: &'static str,
     shape: Vec<usize>,
+    /// The shape of the input before it got that of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resized_from: Option<Vec<usize>>,
     /// The source of the data; random data without a file.
     file: Option<String>,
 }
@@ -104,10 +108,18 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     filled.invoke(&mut interpreter)?;
 
     let mut inputs = Vec::new();
-    for (i, (port, file)) in entry.inputs.into_iter().zip(filled.files).enumerate() {
+    let files = filled.files.into_iter().zip(filled.earlier);
+    for (i, (port, (file, resized_from))) in entry.inputs.into_iter().zip(files).enumerate() {
         let tensor = interpreter.input_tensor(i)?;
         let (r#type, shape) = (tensor.ty.name(), tensor.shape.to_vec());
-        inputs.push(InputLine { name: port.name, tensor: port.tensor, r#type, shape, file: file.map(shown) });
+        inputs.push(InputLine {
+            name: port.name,
+            tensor: port.tensor,
+            r#type,
+            shape,
+            resized_from,
+            file: file.map(shown),
+        });
     }
     let mut outputs = Vec::new();
     for (i, port) in entry.outputs.into_iter().enumerate() {
@@ -153,6 +165,12 @@ impl Document for Run {
         }
         for file in self.outputs.iter().filter_map(|o| o.file.as_ref()) {
             text += &format!("{file}\n");
+        }
+        for input in &self.inputs {
+            if let (Some(earlier), Some(file)) = (&input.resized_from, &input.file) {
+                let (name, shape) = (printable(&input.name), &input.shape);
+                text += &format!("{name} has the shape of {file}: {shape:?} instead of {earlier:?}\n");
+            }
         }
         text + &self.delegation.text()
     }
