@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use delegraph_core::types::open_regular;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{Dyn as _, FileHeader, ProgramHeader, SectionHeader};
 use object::read::macho::{FatArch, MachHeader, MachOFatFile32, Segment};
 use object::read::pe::ImageNtHeaders;
 use object::{Endianness, FileKind, ReadCache, ReadRef, elf, macho, pe};
@@ -192,6 +192,12 @@ where
     }
     for segment in header.program_headers(endian, data)? {
         whole.holds("segment", segment.p_offset(endian).into(), segment.p_filesz(endian).into())?;
+        // A program may be loaded at any address, like a library, but not by another program.
+        let entries = segment.dynamic(endian, data).ok().flatten().unwrap_or_default();
+        let flags = |e: &H::Dyn| if e.tag(endian) == elf::DT_FLAGS_1 { e.val(endian) } else { 0 };
+        if entries.iter().any(|entry| flags(entry) & u64::from(elf::DF_1_PIE) != 0) {
+            return invalid("a program, not a shared library");
+        }
     }
     // Sections are not needed for running, but are at the end of the file, so a library without them is truncated.
     for section in header.section_headers(endian, data)? {
