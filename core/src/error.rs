@@ -152,10 +152,11 @@ impl fmt::Display for Error {
             Error::UnresolvedOps(unresolved) => unresolved.fmt(f),
             Error::Unsupported(message) => write!(line, "not supported: {message}"),
             Error::NotDelegated { nodes, remaining, reasons } => {
-                let what = if *nodes == 1 { "node is" } else { "nodes are" };
+                let verb = if *remaining == 1 { "is" } else { "are" };
+                let nodes = counted(nodes, "node");
                 write!(
                     line,
-                    "not supported: the policy is `require`, but {remaining} of {nodes} {what} not delegated:"
+                    "not supported: the policy is `require`, but {remaining} of {nodes} {verb} not delegated:"
                 )?;
                 reasons.iter().try_for_each(|reason| write!(f, "\n{}", printable(reason)))?;
                 match remaining.saturating_sub(reasons.len()) {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use delegraph_core::error::counted;
 use delegraph_core::{BuiltinOp, Error, NodeId, Result, TensorType};
 use delegraph_delegate_api::{
     BufferHandle, Capabilities, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView,
@@ -228,7 +229,8 @@ impl WgpuDelegate {
             let reason = || {
                 let needs = needs.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
                 format!(
-                    "a partition{needs}; {left} bytes of the limit, {most}, are left; `max_gpu_bytes` raises it"
+                    "a partition{needs}; {} left of the limit of {most}; `max_gpu_bytes` raises it",
+                    counted(left, "byte")
                 )
             };
             outside.iter().for_each(|&id| cx.reject(id, Rejection::DeviceLimit(reason())));

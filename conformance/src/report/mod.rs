@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use delegraph_core::error::counted;
 use delegraph_core::printable_lines;
 use delegraph_core::types::printable_json;
 use serde::{Deserialize, Serialize};
@@ -105,7 +106,7 @@ impl Report {
     pub fn summary(&self) -> String {
         let failures = self.failures().count();
         let claimed = self.results.iter().filter(|r| r.op_claimed).count();
-        let mut parts = vec![format!("{} of {} cases pass", self.of(Outcome::Pass), self.total)];
+        let mut parts = vec![format!("{} of {} pass", self.of(Outcome::Pass), counted(self.total, "case"))];
         parts.push(match failures {
             0 => "no failures".into(),
             1 => "1 failure".into(),
