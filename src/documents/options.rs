@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::{Map as Object, Value as Json};
 
-use super::text::{bytes, raw_name};
+use super::text::raw_name;
 use crate::Model;
 use crate::core::Op;
 use crate::core::error::counted;
@@ -17,6 +17,9 @@ const MAX_KEYS: usize = 256;
 
 /// The depth to which nested maps and lists are read: damaged ones may contain themselves.
 const MAX_DEPTH: usize = 8;
+
+/// The key of the object that stands for bytes: their number.
+pub(crate) const BLOB: &str = "blob_bytes";
 
 /// Limit on the bytes read for all options, for files in which many nodes share large options.
 const MAX_BYTES: usize = 64 << 20;
@@ -101,7 +104,7 @@ fn json(value: &Value<'_>, size: usize, depth: usize, budget: &mut usize) -> Jso
         }
         Value::Bool(v) => (*v).into(),
         Value::Text(text) => (*text).into(),
-        Value::Blob(blob) => bytes(blob.len()).into(),
+        Value::Blob(blob) => serde_json::json!({ BLOB: blob.len() }),
         Value::List(_) | Value::Map(_) if depth == 0 => "…".into(),
         Value::List(list) => list.iter().map(|v| json(v, size, depth - 1, budget)).collect(),
         Value::Map(map) => object(map, size, depth - 1, budget).into(),
@@ -122,6 +125,7 @@ mod tests {
         map.push("mode", "near\u{1b}est");
         map.push("nan", f64::NAN);
         map.push("pads", &[1u8, 2][..]);
+        map.push("raw", flexbuffers::Blob(&[7u8, 8, 9][..]));
         let mut inner = map.start_map("inner");
         inner.push("deep", true);
         inner.end_map();
@@ -131,7 +135,7 @@ mod tests {
         let found = object(&Map::parse(data).unwrap(), data.len(), MAX_DEPTH, &mut budget);
         let expected = serde_json::json!({
             "axis": -1, "epsilon": 0.5, "inner": { "deep": true }, "mode": "near\u{1b}est", "nan": "NaN",
-            "pads": [1, 2],
+            "pads": [1, 2], "raw": { "blob_bytes": 3 },
         });
         assert_eq!(Json::from(found), expected);
         // Nothing is read without a budget.

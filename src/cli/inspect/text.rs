@@ -1,16 +1,20 @@
 //! The inspection as text.
 
+use delegraph::core::error::counted;
 use delegraph::core::printable;
+use serde_json::{Map, Value};
 
 use super::super::ops::ranges;
 use super::super::output::{Document, bytes, table};
 use super::super::text::{plural, warnings};
 use crate::documents::inspect::{Inspection, OpLine, QuantizationCounts, Runtime, SubgraphLine, TensorLine};
-use crate::documents::options::{CustomOptions, Place};
+use crate::documents::options::{BLOB, CustomOptions, Place};
 
-/// The maximum number of lines, and of characters per line, in text.
+/// The maximum number of lines in text, and of characters of all options of a line, of a key and of a value.
 const MAX_LINES: usize = 20;
 const MAX_CHARS: usize = 400;
+const MAX_KEY: usize = 40;
+const MAX_VALUE: usize = 80;
 
 impl Document for Inspection {
     fn text(&self) -> String {
@@ -138,18 +142,12 @@ fn options(all: &[CustomOptions]) -> String {
         };
         let options = match &line.options {
             Some(map) if map.is_empty() => "an empty map".into(),
-            Some(map) => {
-                map.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ")
-            }
+            Some(map) => entries(map),
             None if line.bytes == 0 => "none".into(),
             None if line.skipped => format!("{}, not read", bytes(line.bytes)),
             None => format!("{}, which are not a FlexBuffer map", bytes(line.bytes)),
         };
-        let (op, mut options) = (printable(&line.op), printable(&options).into_owned());
-        if let Some((end, _)) = options.char_indices().nth(MAX_CHARS) {
-            options.truncate(end);
-            options.push('…');
-        }
+        let (op, options) = (printable(&line.op), printable(&options));
         text += &format!("options of {op} version {} ({place}): {options}\n", line.version);
     }
     let more = all.len().saturating_sub(MAX_LINES);
@@ -157,4 +155,58 @@ fn options(all: &[CustomOptions]) -> String {
         text += &format!("and the options of {}, which --json shows\n", plural(more, "more node"));
     }
     text
+}
+
+/// Returns keys and values in one line, which ends with the number of those that are left out.
+fn entries(map: &Map<String, Value>) -> String {
+    let mut line = String::new();
+    for (i, (key, value)) in map.iter().enumerate() {
+        let plain = !key.is_empty() && !key.contains([',', ':', ' ', '"']);
+        let key = if plain { key.clone() } else { format!("{key:?}") };
+        let entry = format!("{}: {}", short(&key, MAX_KEY), short(&shown(value), MAX_VALUE));
+        if line.len() + entry.len() > MAX_CHARS {
+            let more = plural(map.len() - i, "more key");
+            return format!("{line}{}{more}, which --json shows", if i == 0 { "" } else { " and " });
+        }
+        line += if i == 0 { "" } else { ", " };
+        line += &entry;
+    }
+    line
+}
+
+/// Returns the value as JSON, except for bytes: `<3 bytes>`.
+fn shown(value: &Value) -> String {
+    match value.as_object().filter(|object| object.len() == 1).and_then(|object| object.get(BLOB)) {
+        Some(count) => format!("<{}>", counted(count, "byte")),
+        None => value.to_string(),
+    }
+}
+
+/// Returns the first `max` characters, and a mark if there are more.
+fn short(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_long_value_does_not_hide_the_others() {
+        let of = |value: Value| entries(value.as_object().unwrap());
+        let long = "x".repeat(5_000);
+        let text = of(json!({ "": 1, "a": long, "raw": { BLOB: 3 }, "with space": [1, 2] }));
+        assert!(text.starts_with(r#""": 1, a: "xxx"#), "{text}");
+        assert!(text.ends_with(r#"x…, raw: <3 bytes>, "with space": [1,2]"#), "{text}");
+        let many: Map<String, Value> = (0..100).map(|i| (format!("key{i:02}"), json!(i))).collect();
+        let text = entries(&many);
+        assert!(text.starts_with("key00: 0, ") && text.len() < MAX_CHARS + 60, "{text}");
+        let shown = text.matches(": ").count();
+        assert!(text.ends_with(&format!(" and {} more keys, which --json shows", 100 - shown)), "{text}");
+    }
 }
