@@ -22,6 +22,14 @@ impl Array {
     /// # Errors
     /// [`Error::Invalid`] for other files, and for arrays that are not supported.
     pub fn parse(file: &[u8]) -> Result<Self, Error> {
+        const MAGIC: &[u8] = b"\x93NUMPY";
+        if !file.starts_with(MAGIC) {
+            return Err(Error::invalid(match file {
+                [] => "the file is empty",
+                [b'P', b'K', ..] => "it is a ZIP archive, such as .npz; save each array with numpy.save",
+                _ => "it does not begin as a .npy file does; numpy.save writes one",
+            }));
+        }
         let mut data = file;
         let npy = NpyHeader::from_reader(&mut data).map_err(Error::invalid_caused_by)?;
         let shape: Vec<usize> = npy

@@ -24,7 +24,10 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // The target of a link is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let permissions = match fs::metadata(&path) {
-        Ok(old) if !old.is_file() => return Err(io::Error::other("it is there, and no file")),
+        Ok(old) if old.is_dir() => return Err(io::Error::other("it is a directory, not a file")),
+        Ok(old) if !old.is_file() => {
+            return Err(io::Error::other("it is a device or a pipe, not a regular file"));
+        }
         Ok(old) => Some(old.permissions()),
         Err(_) => None,
     };
