@@ -355,13 +355,13 @@ impl Engine {
         Delegation::new(interpreter, entry, self.policy.into())
     }
 
-    /// Checks that the limits name ops and nodes of the model, and that the policy can be met.
+    /// Checks that the limits name ops and nodes of the model, and that there is a delegate for them and the policy.
     ///
     /// # Errors
     /// Exit code 2 with the option.
     pub(crate) fn check(&self, model: &Model) -> Result<(), Failure> {
-        self.check_policy()?;
-        self.limits.check(model)
+        self.limits.check(model)?;
+        self.check_delegates()
     }
 
     /// As [`Engine::check`], for several models.
@@ -369,18 +369,20 @@ impl Engine {
     /// # Errors
     /// Exit code 2 with the option.
     pub(crate) fn check_all(&self, models: impl Iterator<Item = Model>) -> Result<(), Failure> {
-        self.check_policy()?;
-        self.limits.check_all(models)
+        self.limits.check_all(models)?;
+        self.check_delegates()
     }
 
-    /// Checks that `--policy require` has a delegate to require.
-    fn check_policy(&self) -> Result<(), Failure> {
-        if self.policy != PolicyChoice::Require || self.delegates_anything() {
-            return Ok(());
-        }
-        let text = "--policy require needs a delegate: without one, every node runs on the CPU";
+    /// Checks that options for delegates have one that they apply to.
+    fn check_delegates(&self) -> Result<(), Failure> {
+        let required = (self.policy == PolicyChoice::Require).then_some("--policy require");
+        let cost_model = self.cost_model.then_some("--cost-model");
+        let limit = || self.limits.arguments().into_iter().next();
+        let option = required.or(cost_model).map(str::to_owned).or_else(limit);
+        let Some(option) = option.filter(|_| !self.delegates_anything()) else { return Ok(()) };
+        let text = format!("{option} needs a delegate: without one, every node runs on the CPU");
         Err(Failure::new(Exit::Usage, text)
-            .with_help("name a delegate with `--delegate`, or leave out the policy"))
+            .with_help("name a delegate with `--delegate`, or leave out the option"))
     }
 
     /// Returns the reference kernels, and those of libraries.
