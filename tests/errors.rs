@@ -173,6 +173,12 @@ fn errors_of_options_name_the_option() {
         let ran = delegraph(&[require, &["--policy", "require"]].concat());
         ran.expect(2, "--policy require needs a delegate");
     }
+    for option in ["--cost-model", "--nodes=0..2", "--min-nodes=2", "--max-partitions=1", "--exclude-node=0"]
+    {
+        run(&[option]).expect(2, &format!("{option} needs a delegate"));
+    }
+    let twice = run(&["--resize", "image=1x8x8x1", "--resize", "image=2x8x8x1"]);
+    twice.expect(2, "--resize image=2x8x8x1: input 0 (\"image\") has another --resize");
 }
 
 #[test]
@@ -206,7 +212,7 @@ fn limits_are_raised_by_options() {
     let out = folder.path().join("out.tflite");
     for arguments in [&["run", path(&model)][..], &["fuse", path(&model), "-o", path(&out)]] {
         let ran = delegraph(&[arguments, &["--max-memory", "1K"]].concat());
-        let ran = ran.expect(1, "help: `--max-memory BYTES` raises the limit");
+        let ran = ran.expect(1, "`--max-memory BYTES` raises it");
         assert!(!ran.stderr.contains("ResourceLimits") && !ran.stderr.contains("--skip"), "{}", ran.stderr);
     }
     let seven = digits("seven.npy");
@@ -240,6 +246,11 @@ fn a_full_device_is_named() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let mut command = common::command(&["devices"]);
     common::run(command.stdout(full)).expect(1, "cannot write to standard output: No space left");
+    for argument in ["--help", "--version"] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = common::command(&[argument]);
+        common::run(command.stdout(full)).expect(1, "cannot write to standard output: No space left");
+    }
 }
 
 #[test]
@@ -617,4 +628,29 @@ fn a_closed_pipe_ends_the_command() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn messages_say_what_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = digits(FLOAT32);
+    for (bytes, found) in [
+        (&b""[..], "the file is empty"),
+        (b"PK\x03\x04", "it is a ZIP archive, such as .npz"),
+        (b"1 2 3", "it does not begin as a .npy file does"),
+    ] {
+        let file = write(folder.path(), "array.npy", bytes);
+        delegraph(&["run", path(&model), "--input", &file]).expect(4, found);
+    }
+    let out = ["fuse", path(&model), "-o", path(folder.path())];
+    delegraph(&out).expect(1, "it is a directory, not a file");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_argument_that_is_not_utf8_is_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut command = common::command(&["run", path(&digits(FLOAT32)), "--delegate"]);
+    command.arg(std::ffi::OsStr::from_bytes(b"plugin:caf\xe9.so"));
+    common::run(&mut command).expect(2, "the argument \"plugin:caf\u{fffd}.so\" is not UTF-8");
 }

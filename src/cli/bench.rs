@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use delegraph::Interpreter;
 use delegraph::core::types::read_regular;
-use delegraph::core::{NodeId, TensorId};
+use delegraph::core::{NodeId, TensorId, printable};
 use delegraph::delegate_api::DelegateStats;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use super::inputs::Entry;
 use super::model::ModelArgument;
 use super::numbers::{self, ANY, whole};
 use super::output::{Document, Output, bytes, table};
-use super::text::{plural, shown};
+use super::text::{plural, shown, time};
 
 /// Measure a model's times and memory
 ///
@@ -86,6 +86,8 @@ struct Memory {
 /// The compared values of another result.
 #[derive(Deserialize)]
 struct Other {
+    #[serde(default)]
+    model: Option<String>,
     load_ms: f64,
     prepare_ms: f64,
     first_ms: f64,
@@ -97,6 +99,9 @@ struct Other {
 #[derive(Serialize)]
 struct Ratios {
     file: String,
+    /// The model of the other result, if it is not this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_model: Option<String>,
     load: Option<f64>,
     prepare: Option<f64>,
     first: Option<f64>,
@@ -157,6 +162,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     };
     bench.compare = other.zip(arguments.compare.as_ref()).map(|(other, file)| Ratios {
         file: shown(file),
+        other_model: other.model.filter(|model| *model != bench.model),
         load: ratio(bench.load_ms, other.load_ms),
         prepare: ratio(bench.prepare_ms, other.prepare_ms),
         first: ratio(bench.first_ms, other.first_ms),
@@ -293,20 +299,23 @@ impl Document for Bench {
             self.compare.as_ref().map_or_else(String::new, |r| number(get(r)))
         };
         let mut rows = vec![
-            vec!["load".into(), format!("{:.3}", self.load_ms), ratio(|r| r.load)],
-            vec!["prepare".into(), format!("{:.3}", self.prepare_ms), ratio(|r| r.prepare)],
-            vec!["first".into(), format!("{:.3}", self.first_ms), ratio(|r| r.first)],
-            vec!["median".into(), format!("{:.3}", self.median_ms), ratio(|r| r.median)],
-            vec!["90%".into(), format!("{:.3}", self.p90_ms), String::new()],
-            vec!["min".into(), format!("{:.3}", self.min_ms), ratio(|r| r.min)],
+            vec!["load".into(), time(self.load_ms), ratio(|r| r.load)],
+            vec!["prepare".into(), time(self.prepare_ms), ratio(|r| r.prepare)],
+            vec!["first".into(), time(self.first_ms), ratio(|r| r.first)],
+            vec!["median".into(), time(self.median_ms), ratio(|r| r.median)],
+            vec!["90%".into(), time(self.p90_ms), String::new()],
+            vec!["min".into(), time(self.min_ms), ratio(|r| r.min)],
         ];
         for (name, value) in
             [("upload", self.upload_ms), ("gpu", self.gpu_ms), ("readback", self.readback_ms)]
         {
-            rows.extend(value.map(|v| vec![name.into(), format!("{v:.3}"), String::new()]));
+            rows.extend(value.map(|v| vec![name.into(), time(v), String::new()]));
         }
         let header = ["time", "ms", if self.compare.is_some() { "ratio to other" } else { "" }];
         text += &table(&header, &[1, 2], rows);
+        if let Some(Ratios { file, other_model: Some(other), .. }) = &self.compare {
+            text += &format!("warning: {file} is a result of another model, {}\n", printable(other));
+        }
         text += &format!("{}\n\n", plural(*runs, "run"));
         let mut rows = vec![
             ("arena, naive", m.naive_bytes),

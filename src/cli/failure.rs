@@ -152,8 +152,8 @@ pub(crate) fn help(error: &Error) -> Option<String> {
     match error {
         Error::AtNode { source, .. } => return help(source),
         Error::LimitExceeded(exceeded) => match exceeded.limit() {
-            Limit::Memory => return Some("`--max-memory BYTES` raises the limit".into()),
-            Limit::Time => return Some("`--timeout SECONDS` raises the limit".into()),
+            // The message names the option.
+            Limit::Memory | Limit::Time => return None,
             _ => {}
         },
         Error::OutOfMemory(_) => {

@@ -213,6 +213,10 @@ impl Entry {
         let mut causes: Vec<String> = Vec::new();
         for resize in resizes {
             let i = self.input(&resize.name, &resize.option())?;
+            if resized[i].is_some() {
+                let text = format!("{}: {} has another --resize", resize.option(), self.describe(i));
+                return Err(Failure::new(Exit::Usage, text).with_help("give an input one shape"));
+            }
             let same = *interpreter.input_tensor(i)?.shape.dims() == resize.shape;
             interpreter
                 .resize_input(i, &resize.shape)

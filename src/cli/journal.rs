@@ -36,7 +36,8 @@ impl Journal {
         resume: bool,
     ) -> Result<(Self, HashMap<String, R>), Failure> {
         let place = path.display().to_string();
-        Journal::begin(path, run, resume).map_err(|e| Failure::new(Exit::Failed, format!("{place}: {e}")))
+        let failed = |e| Failure::new(Exit::Failed, format!("{place}: cannot keep the journal: {e}"));
+        Journal::begin(path, run, resume).map_err(failed)
     }
 
     fn begin<R: Named + Serialize + DeserializeOwned>(

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
-use delegraph::core::printable_lines;
+use delegraph::core::{printable, printable_lines};
 use log::LevelFilter;
 
 mod bench;
@@ -116,7 +116,10 @@ pub(crate) fn run(arguments: Vec<OsString>, program: Option<Vec<OsString>>) -> u
     }
     let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
-        Err(error) => return Output::usage(&without_hidden_verbs(error), &arguments) as u8,
+        Err(error) => {
+            let error = with_argument(without_hidden_verbs(error), &arguments);
+            return Output::usage(&error, &arguments) as u8;
+        }
     };
     let Common { json, verbose, quiet } = arguments.common;
     start_logging(verbose, quiet);
@@ -143,6 +146,18 @@ fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
         error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));
     }
     error
+}
+
+/// Names the argument that is not UTF-8.
+fn with_argument(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    match arguments.iter().find(|argument| argument.to_str().is_none()) {
+        Some(argument) if error.kind() == ErrorKind::InvalidUtf8 => {
+            let text = argument.to_string_lossy();
+            let text = format!("the argument \"{}\" is not UTF-8\n", printable(&text));
+            clap::Error::raw(ErrorKind::InvalidUtf8, text).with_cmd(&Arguments::command())
+        }
+        _ => error,
+    }
 }
 
 /// Logs are written to standard error. `RUST_LOG` takes precedence.

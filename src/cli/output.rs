@@ -60,9 +60,12 @@ impl Output {
     /// Prints an error of `clap`, which also represents help and version. The options are not known then, so `--json`
     /// is searched among the arguments.
     pub(crate) fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
-        let _ = error.print();
+        let printed = error.print();
         if !error.use_stderr() {
-            return Exit::Fine;
+            return match printed.and_then(|()| io::stdout().flush()) {
+                Ok(()) => Exit::Fine,
+                Err(error) => Output { json: false, quiet: true }.failure(Failure::of_stdout(error)),
+            };
         }
         let mut arguments = arguments.iter().skip(1).take_while(|argument| argument.as_os_str() != "--");
         if arguments.any(|argument| argument == "--json") {

@@ -218,7 +218,17 @@ impl Document for Made {
             Some(path) => format!("the checkout at {path}"),
             None => "released crates".into(),
         };
-        format!("{}: a delegate that runs ADD, on {from}\nnext: cd {0} && cargo test\n", self.path)
+        let folder = quoted(&self.path);
+        format!("{}: a delegate that runs ADD, on {from}\nnext: cd {folder} && cargo test\n", self.path)
+    }
+}
+
+/// Returns a path as one word of a shell.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:\\".contains(c);
+    match path.chars().all(plain) {
+        true => path.to_owned(),
+        false => format!("'{}'", path.replace('\'', "'\\''")),
     }
 }
 

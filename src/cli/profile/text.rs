@@ -2,13 +2,13 @@
 
 use super::{KernelTime, NodeTime, PartitionTime, Profile, bytes};
 use crate::cli::output::{Document, scaled, table};
-use crate::cli::text::plural;
+use crate::cli::text::{plural, time};
 
 /// Number of lines of a table, unless all are requested.
 const LINES: usize = 25;
 
 fn number(value: Option<f64>) -> String {
-    value.map_or_else(String::new, |v| format!("{v:.3}"))
+    value.map_or_else(String::new, time)
 }
 
 fn percent(value: Option<f64>) -> String {
@@ -74,7 +74,8 @@ impl Document for Profile {
     fn text(&self) -> String {
         let Profile { model, delegate, threads, runs, total_ms, .. } = self;
         let (threads, runs) = (plural(*threads, "thread"), plural(*runs as usize, "run"));
-        let mut text = format!("{model} on {delegate}, {threads}: {total_ms:.3} ms, median of {runs}\n");
+        let mut text =
+            format!("{model} on {delegate}, {threads}: {} ms, median of {runs}\n", time(*total_ms));
         self.delegates.iter().for_each(|line| text += &line.text());
         for peak in &self.peaks {
             let integers = peak.integer_multiply_adds_per_s;

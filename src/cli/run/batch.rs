@@ -274,7 +274,7 @@ impl Document for Batch {
         let rate = (self.records - resumed) as f64 / seconds.max(1e-9);
         let mut text = format!("{}: {ran} ran, {failed} failed", plural(self.records, "record"));
         if *resumed > 0 {
-            text += &format!(", {resumed} of them in an earlier run");
+            text += &format!("; {resumed} of the records in an earlier run");
         }
         text += &format!("; {seconds:.1} s, {rate:.1} records a second\n{}\n", self.results);
         let rows = self.failures.iter().map(|f| vec![f.record.clone(), f.error.clone()]);
