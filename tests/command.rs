@@ -159,6 +159,9 @@ fn bench_has_the_fields_of_the_contract() {
     let arguments = ["bench", path(&model), "--runs", "1", "--compare", path(&other)];
     let text = delegraph(&arguments).expect(0, "").stdout;
     assert!(!text.contains("inf"), "{text}");
+    let of_another = zeros.replacen('{', r#"{"model": "some/other.tflite", "#, 1);
+    std::fs::write(&other, of_another).unwrap();
+    delegraph(&arguments).expect(0, "the ratios are to the times of another model: some/other.tflite");
     let found = delegraph(&[&arguments[..], &["--json"]].concat()).expect(0, "").json();
     assert_eq!(found["compare"]["median"], Value::Null);
 }
@@ -262,6 +265,9 @@ fn diff_compares_outputs_and_nodes() {
     assert!(diff["nodes"].as_array().unwrap().len() > 5);
     let text = delegraph(&["diff", path(&model), "--delegate", "reference"]).expect(0, "").stdout;
     assert!(text.contains("good") && !text.contains("BAD"), "{text}");
+    // The allowed difference is one step.
+    let text = delegraph(&["diff", path(&digits("digits_int8.tflite"))]).expect(0, "").stdout;
+    assert!(!text.contains("0e0"), "{text}");
 }
 
 #[test]
@@ -290,7 +296,7 @@ fn bench_draws_no_progress_bar_in_the_background() {
 #[cfg(target_os = "linux")]
 fn tables_are_readable_on_a_terminal_of_any_width() {
     let (exe, model) = (env!("CARGO_BIN_EXE_delegraph"), digits("digits_int8.tflite"));
-    for columns in [0, 1, 20, 79] {
+    for columns in [0, 1, 20, 40, 79] {
         let shell = format!("stty cols {columns}; '{exe}' explain '{}'", model.display());
         let mut script = std::process::Command::new("script");
         script.args(["-qec", &shell, "/dev/null"]).stdin(std::process::Stdio::null());
@@ -303,6 +309,7 @@ fn tables_are_readable_on_a_terminal_of_any_width() {
             text.lines().any(|line| line.contains("CONV_2D") && line.contains("cpu")),
             "{columns}: {text}"
         );
+        assert!(columns < 40 || text.split_whitespace().any(|word| word == "FULLY_CONNECTED"), "{text}");
     }
 }
 
@@ -338,6 +345,40 @@ fn inspect_shows_the_options_of_custom_ops() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
+}
+
+#[test]
+fn inspect_shortens_long_options() {
+    use delegraph::core::{ModelBuilder, SubgraphBuilder, TensorType};
+    let mut writer = flexbuffers::Builder::default();
+    let mut map = writer.start_map();
+    map.push("", 1);
+    map.push("a b", flexbuffers::Blob(&[1u8, 2, 3][..]));
+    map.push("long", "x".repeat(1000).as_str());
+    for i in 0..300 {
+        map.push(&format!("n{i:03}"), i);
+    }
+    map.end_map();
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let y = graph.tensor("", TensorType::Float32, [4]);
+    graph.custom("Frobnicate").options(writer.view()).inputs([x]).writes([y]);
+    graph.outputs([y]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("options.tflite");
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let text = delegraph(&["inspect", path(&file)]).expect(0, "").stdout;
+    let start = format!(r#": "": 1, "a b": <3 bytes>, long: "{}…", n000: 0, n001: 1, "#, "x".repeat(60));
+    let line = text.lines().find(|line| line.starts_with("options of ")).unwrap();
+    assert!(line.contains(&start), "{line}");
+    let (shown, more) = line.rsplit_once(", and ").unwrap();
+    let shown = shown.matches(": ").count() - 1;
+    assert_eq!(more, format!("{} more keys", 303 - shown), "{line}");
+    let found = delegraph(&["inspect", path(&file), "--json"]).expect(0, "").json();
+    let options = &found["custom_options"][0];
+    assert_eq!(options["options"]["a b"], serde_json::json!({ "blob_bytes": 3 }));
+    assert_eq!(options["options"]["long"].as_str().unwrap().len(), 1000);
+    assert_eq!((&options["keys"], &options["options"]["…"]), (&303.into(), &"and 47 more keys".into()));
 }
 
 #[test]
@@ -405,7 +446,8 @@ fn fuse_gives_ops_their_lowest_versions() {
     let left: Vec<_> = folder.path().read_dir().unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 
-    delegraph(&["fuse", path(&file), "-o", path(folder.path()), "--versions-only"]).expect(1, "no file");
+    delegraph(&["fuse", path(&file), "-o", path(folder.path()), "--versions-only"])
+        .expect(1, "it is a directory, not a file");
 }
 
 #[test]
@@ -624,5 +666,6 @@ fn conformance_counts_cases_and_continues() {
     let arguments = ["conformance", "--corpus", path(&cases), "--filter", "^right$"];
     let ran = delegraph(&arguments).expect(0, "");
     assert!(ran.stdout.contains("1 case on cpu"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 of 1 case passes"), "{}", ran.stdout);
     delegraph(&["conformance", "--corpus", path(root), "--filter", "nothing"]).expect(4, "no case");
 }

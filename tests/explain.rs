@@ -117,7 +117,7 @@ fn limits_of_conformance_name_ops_and_nodes_of_the_cases() {
     conformance(&["--exclude-op", "CONV_2"])
         .expect(2, "--exclude-op CONV_2: no builtin op has this name, and no custom op of the cases");
     conformance(&["--exclude-node", "99999"]).expect(2, "--exclude-node 99999: there is no such node");
-    conformance(&["--exclude-op", "CONV_2D"]).expect(0, "");
+    conformance(&["--exclude-op", "CONV_2D"]).expect(2, "--exclude-op CONV_2D needs a delegate");
 }
 
 /// A loop, with a condition of one node and a body of two. It counts from an input, or from 0.
@@ -338,7 +338,7 @@ fn composites_keep_the_reasons_of_delegates() {
     let file = folder.path().join("composite.tflite");
     ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
     // The number of nodes with the body in the place of the composite.
-    delegraph(&["run", path(&file), "--exclude-node", "0"]).expect(0, "");
+    delegraph(&["run", path(&file), "--exclude-node", "0"]).expect(2, "--exclude-node 0 needs a delegate");
     delegraph(&["run", path(&file), "--exclude-node", "1"])
         .expect(2, "--exclude-node 1: there is no such node");
     let Some(found) = explain(&file, &[]) else { return };

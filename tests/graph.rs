@@ -158,7 +158,7 @@ fn what_cannot_be_drawn() {
     let model = digits("digits_float32.tflite");
     delegraph(&["graph", path(&model), "-o", "graph.png"]).expect(2, ".svg, .html or .dot");
     delegraph(&["graph", path(&model), "--subgraph", "1"])
-        .expect(4, "the model has 1 subgraph, there is no subgraph 1");
+        .expect(2, "--subgraph 1: there is no such subgraph; the model has 1 subgraph");
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("missing").join("graph.svg");
     delegraph(&["graph", path(&model), "-o", path(&nowhere)]).expect(1, "cannot write");

@@ -22,12 +22,13 @@ impl Array {
     /// # Errors
     /// [`Error::Invalid`] for other files, and for arrays that are not supported.
     pub fn parse(file: &[u8]) -> Result<Self, Error> {
-        const MAGIC: &[u8] = b"\x93NUMPY";
-        if !file.starts_with(MAGIC) {
+        if !file.starts_with(b"\x93NUMPY") {
             return Err(Error::invalid(match file {
                 [] => "the file is empty",
-                [b'P', b'K', ..] => "it is a ZIP archive, such as .npz; save each array with numpy.save",
-                _ => "it does not begin as a .npy file does; numpy.save writes one",
+                [b'P', b'K', 3..=8, ..] => {
+                    "it is a ZIP archive, such as .npz, which is not supported; save each array as .npy"
+                }
+                _ => "it does not begin with the bytes of the .npy format",
             }));
         }
         let mut data = file;

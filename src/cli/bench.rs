@@ -1,7 +1,7 @@
 //! `bench`: the time and memory of loading, preparing and running.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use delegraph::Interpreter;
@@ -16,7 +16,7 @@ use super::inputs::Entry;
 use super::model::ModelArgument;
 use super::numbers::{self, ANY, whole};
 use super::output::{Document, Output, bytes, table};
-use super::text::{plural, shown, time};
+use super::text::{milliseconds as ms, plural, shown};
 
 /// Measure a model's times and memory
 ///
@@ -86,7 +86,6 @@ struct Memory {
 /// The compared values of another result.
 #[derive(Deserialize)]
 struct Other {
-    #[serde(default)]
     model: Option<String>,
     load_ms: f64,
     prepare_ms: f64,
@@ -99,9 +98,8 @@ struct Other {
 #[derive(Serialize)]
 struct Ratios {
     file: String,
-    /// The model of the other result, if it is not this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    other_model: Option<String>,
+    /// The model of the other result.
+    model: Option<String>,
     load: Option<f64>,
     prepare: Option<f64>,
     first: Option<f64>,
@@ -160,9 +158,14 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         readback_ms: median_of(&stats, |s| s.readback_time),
         compare: None,
     };
+    if let Some(other) = other.as_ref().and_then(|other| other.model.as_deref())
+        && Path::new(other).file_name() != arguments.model.path.file_name()
+    {
+        log::warn!("the ratios are to the times of another model: {other}");
+    }
     bench.compare = other.zip(arguments.compare.as_ref()).map(|(other, file)| Ratios {
         file: shown(file),
-        other_model: other.model.filter(|model| *model != bench.model),
+        model: other.model,
         load: ratio(bench.load_ms, other.load_ms),
         prepare: ratio(bench.prepare_ms, other.prepare_ms),
         first: ratio(bench.first_ms, other.first_ms),
@@ -289,7 +292,7 @@ impl Document for Bench {
     fn text(&self) -> String {
         let Bench { memory: m, runs, .. } = self;
         let threads = plural(self.threads, "thread");
-        let mut text = format!("{} on {}, {threads}\n", self.model, self.delegate);
+        let mut text = format!("{} on {}, {threads}\n", printable(&self.model), self.delegate);
         for failure in &self.delegation.failures {
             text += &format!("failed and left out: {failure}\n");
         }
@@ -299,23 +302,20 @@ impl Document for Bench {
             self.compare.as_ref().map_or_else(String::new, |r| number(get(r)))
         };
         let mut rows = vec![
-            vec!["load".into(), time(self.load_ms), ratio(|r| r.load)],
-            vec!["prepare".into(), time(self.prepare_ms), ratio(|r| r.prepare)],
-            vec!["first".into(), time(self.first_ms), ratio(|r| r.first)],
-            vec!["median".into(), time(self.median_ms), ratio(|r| r.median)],
-            vec!["90%".into(), time(self.p90_ms), String::new()],
-            vec!["min".into(), time(self.min_ms), ratio(|r| r.min)],
+            vec!["load".into(), ms(self.load_ms), ratio(|r| r.load)],
+            vec!["prepare".into(), ms(self.prepare_ms), ratio(|r| r.prepare)],
+            vec!["first".into(), ms(self.first_ms), ratio(|r| r.first)],
+            vec!["median".into(), ms(self.median_ms), ratio(|r| r.median)],
+            vec!["90%".into(), ms(self.p90_ms), String::new()],
+            vec!["min".into(), ms(self.min_ms), ratio(|r| r.min)],
         ];
         for (name, value) in
             [("upload", self.upload_ms), ("gpu", self.gpu_ms), ("readback", self.readback_ms)]
         {
-            rows.extend(value.map(|v| vec![name.into(), time(v), String::new()]));
+            rows.extend(value.map(|v| vec![name.into(), ms(v), String::new()]));
         }
         let header = ["time", "ms", if self.compare.is_some() { "ratio to other" } else { "" }];
         text += &table(&header, &[1, 2], rows);
-        if let Some(Ratios { file, other_model: Some(other), .. }) = &self.compare {
-            text += &format!("warning: {file} is a result of another model, {}\n", printable(other));
-        }
         text += &format!("{}\n\n", plural(*runs, "run"));
         let mut rows = vec![
             ("arena, naive", m.naive_bytes),

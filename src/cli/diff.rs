@@ -18,7 +18,7 @@ use super::inputs::{Entry, InputFile, Resize};
 use super::model::ModelArgument;
 use super::numbers::{ANY, whole};
 use super::output::{Document, Output, table};
-use super::text::{difference, plural, raw_name};
+use super::text::{plural, raw_name, short_number};
 
 /// Compare a delegate's results with those of the reference kernels
 ///
@@ -387,7 +387,7 @@ fn ulp_of(ty: delegraph::TensorType) -> Option<impl Fn(f64) -> f64> {
 impl Line {
     fn row(&self) -> Vec<String> {
         let d = &self.difference;
-        let number = difference;
+        let number = short_number;
         let nan = if d.nan == [0, 0] { String::new() } else { format!("{} of {}", d.nan[0], d.nan[1]) };
         vec![
             self.tensor.clone(),
@@ -408,7 +408,8 @@ const HEADER: [&str; 9] =
 
 impl Document for Diff {
     fn text(&self) -> String {
-        let mut text = format!("{} on {}, compared with the reference kernels\n", self.model, self.delegate);
+        let model = printable(&self.model);
+        let mut text = format!("{model} on {}, compared with the reference kernels\n", self.delegate);
         text += &self.delegation.text();
         self.delegation
             .failures

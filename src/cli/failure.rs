@@ -151,11 +151,13 @@ impl From<Error> for Failure {
 pub(crate) fn help(error: &Error) -> Option<String> {
     match error {
         Error::AtNode { source, .. } => return help(source),
-        Error::LimitExceeded(exceeded) => match exceeded.limit() {
-            // The message names the option.
-            Limit::Memory | Limit::Time => return None,
-            _ => {}
-        },
+        // The message names the option.
+        Error::LimitExceeded(exceeded) if matches!(exceeded.limit(), Limit::Memory | Limit::Time) => {
+            return None;
+        }
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::Other => {
+            return Some("pass the path of a .tflite file".into());
+        }
         Error::OutOfMemory(_) => {
             let text = "inputs with smaller shapes need less memory: `delegraph run` has `--resize NAME=1x224x224x3`";
             return Some(text.into());

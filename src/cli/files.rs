@@ -69,6 +69,20 @@ pub(crate) fn check_folder(option: &str, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks that the path of a file to write is a file, or does not exist yet.
+///
+/// # Errors
+/// Exit code 1 with the path.
+pub(crate) fn check_replaceable(path: &Path) -> Result<(), Failure> {
+    let kind = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => "a directory",
+        Ok(there) if !there.is_file() => "a pipe, a socket or a device",
+        _ => return Ok(()),
+    };
+    let text = format!("{}: cannot write: it is {kind}, not a file", path.display());
+    Err(Failure::new(Exit::Failed, text).with_help("pass the path of a new file, or of one to replace"))
+}
+
 /// Checks that the path of an option is a file that can be read. Pipes and devices are refused: they could block.
 ///
 /// # Errors

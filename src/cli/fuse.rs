@@ -14,11 +14,12 @@ use serde::Serialize;
 
 use super::budgets;
 use super::failure::{Exit, Failure};
+use super::files;
 use super::kernels::{Kernels, LibraryPath};
 use super::model::ModelArgument;
 use super::numbers::{ANY, whole};
 use super::output::{Document, Output, bytes, scaled, table, work};
-use super::text::{self, plural, raw_name};
+use super::text::{plural, raw_name, short_number};
 
 /// Rewrite a model file so that it does the same with fewer, larger ops, each at the lowest version that is enough
 #[derive(clap::Args)]
@@ -149,6 +150,7 @@ struct RuntimeLine {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
+    files::check_replaceable(&arguments.output)?;
     let original = arguments.model.load()?;
     let resolver: Arc<dyn OpResolver> = Arc::new(arguments.kernels.resolver(false)?);
     let mut tolerance = 1.0;
@@ -178,8 +180,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         let message = format!(
             "the rewritten model computes something else: output \"{}\" differs by {}, allowed is {}",
             printable(output),
-            text::difference(*greatest),
-            text::difference(*allowed * tolerance)
+            short_number(*greatest),
+            short_number(*allowed * tolerance)
         );
         let mut help =
             "nothing was written; `--report --samples 0` shows the rewritten nodes, `--skip NAME` disables a fusion"
@@ -351,7 +353,7 @@ fn version(op: RestampedOp) -> VersionLine {
 
 impl Document for Rewritten {
     fn text(&self) -> String {
-        let mut text = format!("{}: {}\n\n", self.output, bytes(self.output_bytes));
+        let mut text = format!("{}: {}\n\n", printable(&self.output), bytes(self.output_bytes));
         text += &self.fused();
         if self.versions.is_empty() && self.unknown_versions.is_empty() {
             text += "Every op had the lowest version that is enough already.\n";
@@ -422,7 +424,7 @@ impl Rewritten {
             Some(reason) => text += &format!("Outputs were not compared: {reason}\n"),
             None => {
                 let worst = self.differences.iter().map(|d| d.greatest).fold(0.0, f64::max);
-                let worst = text::difference(worst);
+                let worst = short_number(worst);
                 text += &format!("On random inputs outputs differ by {worst} at most\n");
             }
         }

@@ -174,7 +174,7 @@ impl Entry {
                 Some(slot @ None) => *slot = Some(&file.path),
                 _ => {
                     let text = format!("two files are given for {}", self.describe(i));
-                    return Err(Failure::invalid(text));
+                    return Err(Failure::new(Exit::Usage, text));
                 }
             }
         }
@@ -187,7 +187,7 @@ impl Entry {
         if unnamed.next().is_some() {
             let (given, has) = (files.len(), self.inputs.len());
             let (given, has) = (plural(given, "input file"), plural(has, "input"));
-            return Err(Failure::invalid(format!("{given} given, but the model has {has}")));
+            return Err(Failure::new(Exit::Usage, format!("{given} given, but the model has {has}")));
         }
         Ok(chosen)
     }
@@ -214,8 +214,8 @@ impl Entry {
         for resize in resizes {
             let i = self.input(&resize.name, &resize.option())?;
             if resized[i].is_some() {
-                let text = format!("{}: {} has another --resize", resize.option(), self.describe(i));
-                return Err(Failure::new(Exit::Usage, text).with_help("give an input one shape"));
+                let text = format!("{}: another shape is given for {}", resize.option(), self.describe(i));
+                return Err(Failure::new(Exit::Usage, text));
             }
             let same = *interpreter.input_tensor(i)?.shape.dims() == resize.shape;
             interpreter
@@ -301,15 +301,19 @@ fn is_of_memory(error: &Error) -> bool {
 
 /// Returns the failure of selecting a signature. Advice on a name that the model does not have is about signatures.
 fn of_signature(error: Error, model: &Model, key: &str) -> Failure {
-    let failure = Failure::from(error);
     if model.signature(key).is_some() {
-        return failure;
+        return error.into();
     }
     let names: Vec<_> = model.signatures().iter().map(|s| printable(s.key())).collect();
-    failure.with_help(match names.as_slice() {
-        [] => "run the model without `--signature`".into(),
-        names => format!("the names for `--signature` are: {}", names.join(", ")),
-    })
+    let key = printable(key);
+    let text = match names.as_slice() {
+        [] => format!("--signature {key}: the model has no signatures"),
+        names => {
+            format!("--signature {key}: there is no such signature; the model has: {}", names.join(", "))
+        }
+    };
+    let failure = Failure::new(Exit::Usage, text);
+    if names.is_empty() { failure.with_help("run the model without `--signature`") } else { failure }
 }
 
 /// Returns the failure of preparing a model. If `causes` changed the shapes of inputs, the options are reported as the

@@ -36,8 +36,7 @@ impl Journal {
         resume: bool,
     ) -> Result<(Self, HashMap<String, R>), Failure> {
         let place = path.display().to_string();
-        let failed = |e| Failure::new(Exit::Failed, format!("{place}: cannot keep the journal: {e}"));
-        Journal::begin(path, run, resume).map_err(failed)
+        Journal::begin(path, run, resume).map_err(|e| Failure::new(Exit::Failed, format!("{place}: {e}")))
     }
 
     fn begin<R: Named + Serialize + DeserializeOwned>(
@@ -45,7 +44,8 @@ impl Journal {
         run: &str,
         resume: bool,
     ) -> io::Result<(Self, HashMap<String, R>)> {
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let unwritable = |e: io::Error| io::Error::new(e.kind(), format!("cannot write: {e}"));
+        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(unwritable)?;
         let mut found = HashMap::new();
         let old = match resume.then(|| open_regular(&path)).transpose() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -68,8 +68,8 @@ impl Journal {
         // Written again, so that a truncated line does not become the beginning of the next one. The new file is
         // written beside the old one, so that an interruption loses nothing.
         let new = path.with_extension("new");
-        let mut file = create(&new)?;
-        writeln!(file, "{run}")?;
+        let mut file = create(&new).map_err(unwritable)?;
+        writeln!(file, "{run}").map_err(unwritable)?;
         let journal = Journal { path, file: Mutex::new(file) };
         for result in found.values() {
             journal.add(result)?;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
-use delegraph::core::{printable, printable_lines};
+use delegraph::core::printable_lines;
 use log::LevelFilter;
 
 mod bench;
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: Vec<OsString>, program: Option<Vec<OsString>>) -> u
     let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            let error = with_argument(without_hidden_verbs(error), &arguments);
+            let error = with_odd_arguments(without_hidden_verbs(error), &arguments);
             return Output::usage(&error, &arguments) as u8;
         }
     };
@@ -148,16 +148,16 @@ fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Names the argument that is not UTF-8.
-fn with_argument(error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    match arguments.iter().find(|argument| argument.to_str().is_none()) {
-        Some(argument) if error.kind() == ErrorKind::InvalidUtf8 => {
-            let text = argument.to_string_lossy();
-            let text = format!("the argument \"{}\" is not UTF-8\n", printable(&text));
-            clap::Error::raw(ErrorKind::InvalidUtf8, text).with_cmd(&Arguments::command())
-        }
-        _ => error,
+/// Names the arguments of an error about arguments that are not UTF-8.
+fn with_odd_arguments(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    if error.kind() != ErrorKind::InvalidUtf8 {
+        return error;
     }
+    let odd = arguments.iter().skip(1).filter(|argument| argument.to_str().is_none());
+    let odd: Vec<String> = odd.map(|argument| format!("{argument:?}")).collect();
+    let text =
+        format!("not valid UTF-8: {}\n\nOnly paths may have other bytes; try '--help'.\n", odd.join(", "));
+    clap::Error::raw(ErrorKind::InvalidUtf8, text)
 }
 
 /// Logs are written to standard error. `RUST_LOG` takes precedence.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use delegraph::core::{printable, printable_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -60,12 +60,10 @@ impl Output {
     /// Prints an error of `clap`, which also represents help and version. The options are not known then, so `--json`
     /// is searched among the arguments.
     pub(crate) fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
-        let printed = error.print();
+        let printed = error.print().and_then(|()| io::stdout().flush());
         if !error.use_stderr() {
-            return match printed.and_then(|()| io::stdout().flush()) {
-                Ok(()) => Exit::Fine,
-                Err(error) => Output { json: false, quiet: true }.failure(Failure::of_stdout(error)),
-            };
+            let failed = |e| Output { json: false, quiet: true }.failure(Failure::of_stdout(e));
+            return printed.map_or_else(failed, |()| Exit::Fine);
         }
         let mut arguments = arguments.iter().skip(1).take_while(|argument| argument.as_os_str() != "--");
         if arguments.any(|argument| argument == "--json") {
@@ -149,21 +147,39 @@ pub(crate) fn table(
 ) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
-    if table.width().is_none_or(|columns| usize::from(columns) >= MIN_COLUMNS * header.len()) {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    }
     let shown = |row: Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect::<Vec<_>>();
-    table.add_rows(rows.into_iter().map(shown));
-    if table.is_empty() {
+    let rows: Vec<Vec<String>> = rows.into_iter().map(shown).collect();
+    if rows.is_empty() {
         return String::new();
     }
-    for (i, column) in table.column_iter_mut().enumerate() {
+    let mut widths: Vec<u16> = header.iter().map(|cell| widest_word(cell)).collect();
+    for row in &rows {
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = widest_word(cell).max(*width));
+    }
+    table.add_rows(rows);
+    for (i, (column, width)) in table.column_iter_mut().zip(&mut widths).enumerate() {
         column.set_padding((if i == 0 { 0 } else { 1 }, 1));
         if numbers.contains(&i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
+        *width += column.padding_width();
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*width)));
+    }
+    let arranged = table.width().filter(|columns| usize::from(*columns) >= MIN_COLUMNS * header.len());
+    if let Some(columns) = arranged {
+        let needed = widths.iter().fold(0, |sum: u16, width| sum.saturating_add(*width));
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.max(needed));
     }
     table.trim_fmt() + "\n"
+}
+
+/// Maximum width that a word gets without a break.
+const MAX_WORD: usize = 24;
+
+/// Returns the width of a cell's longest word.
+fn widest_word(cell: &str) -> u16 {
+    let widest = cell.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
+    widest.min(MAX_WORD) as u16
 }
 
 /// Returns a large number in short form: `3.4 M`.

@@ -16,24 +16,25 @@ pub(crate) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns a time in milliseconds: three decimals, or three digits if there would be fewer.
-pub(crate) fn time(v: f64) -> String {
-    let small = v > 0.0 && v < 0.1;
-    let digits = if small { (2 - v.log10().floor() as i32).clamp(3, 9) as usize } else { 3 };
-    format!("{v:.digits$}")
+/// Returns a number in few characters: whole ones unchanged, others with three decimals, or in scientific notation if
+/// they are small or large: `0`, `1.440`, `1.500e-7`, `inf`.
+pub(crate) fn short_number(n: f64) -> String {
+    const LARGE: f64 = 1e6;
+    let size = n.abs();
+    if !n.is_finite() || (n.fract() == 0.0 && size < LARGE) {
+        n.to_string()
+    } else if (0.1..LARGE).contains(&size) {
+        format!("{n:.3}")
+    } else {
+        format!("{n:.3e}")
+    }
 }
 
-/// Returns a difference in few characters: `0`, `1.500e-7`, `0.25`, `1.44`, `inf`.
-pub(crate) fn difference(v: f64) -> String {
-    match v.abs() {
-        _ if v == 0.0 || !v.is_finite() => format!("{v}"),
-        1e-3..1e6 => {
-            let digits = (3 - v.abs().log10().floor() as i32).clamp(0, 6) as usize;
-            let text = format!("{v:.digits$}");
-            if digits == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
-        }
-        _ => format!("{v:.3e}"),
-    }
+/// Returns a time in milliseconds with at least three significant digits: `12.345`, `0.0123`.
+pub(crate) fn milliseconds(ms: f64) -> String {
+    let zeros = if ms > 0.0 { -ms.log10().floor() } else { 0.0 };
+    let decimals = zeros.clamp(1.0, 7.0) as usize + 2;
+    format!("{ms:.decimals$}")
 }
 
 /// Returns a warning for each understated version; empty if there are none.
@@ -50,17 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_times_keep_their_digits() {
-        let times = [0.0, 0.000_123_4, 0.0056, 0.1, 12.3456].map(time);
-        assert_eq!(times, ["0.000", "0.000123", "0.00560", "0.100", "12.346"]);
-        assert_eq!(time(f64::NAN), "NaN");
+    fn counts_and_numbers() {
+        assert_eq!((plural(1, "node"), plural(0, "node")), ("1 node".into(), "0 nodes".into()));
+        let texts = [0.0, 1.0, 1.44, -0.5, 1.5e-7, 2.5e9, f64::INFINITY].map(short_number);
+        assert_eq!(texts, ["0", "1", "1.440", "-0.500", "1.500e-7", "2.500e9", "inf"]);
     }
 
     #[test]
-    fn counts_and_differences() {
-        assert_eq!((plural(1, "node"), plural(0, "node")), ("1 node".into(), "0 nodes".into()));
-        assert_eq!((difference(0.0), difference(1.5e-7)), ("0".into(), "1.500e-7".into()));
-        assert_eq!(difference(f64::INFINITY), "inf");
-        assert_eq!([1.0, 1.44, -0.01, 123_456.7].map(difference), ["1", "1.44", "-0.01", "123457"]);
+    fn times_have_three_digits() {
+        let texts = [0.0, 1234.5, 1.0, 0.25, 0.0625, 0.000_512].map(milliseconds);
+        assert_eq!(texts, ["0.000", "1234.500", "1.000", "0.250", "0.0625", "0.000512"]);
     }
 }

@@ -1,10 +1,10 @@
 //! The options of custom ops, as keys and values.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use serde::Serialize;
-use serde_json::{Map as Object, Value as Json};
+use serde_json::Value as Json;
 
 use super::text::raw_name;
 use crate::Model;
@@ -18,9 +18,6 @@ const MAX_KEYS: usize = 256;
 /// The depth to which nested maps and lists are read: damaged ones may contain themselves.
 const MAX_DEPTH: usize = 8;
 
-/// The key of the object that stands for bytes: their number.
-pub(crate) const BLOB: &str = "blob_bytes";
-
 /// Limit on the bytes read for all options, for files in which many nodes share large options.
 const MAX_BYTES: usize = 64 << 20;
 
@@ -32,9 +29,25 @@ pub(crate) struct CustomOptions {
     pub(crate) nodes: Vec<Place>,
     pub(crate) bytes: usize,
     /// The FlexBuffer map; `null` if the bytes are not one.
-    pub(crate) options: Option<Object<String, Json>>,
+    pub(crate) options: Option<BTreeMap<String, OptionValue>>,
+    /// The number of the map's keys, including those that are not read.
+    pub(crate) keys: usize,
     /// Whether they were not read, as all options together are too large.
     pub(crate) skipped: bool,
+}
+
+/// The value of a key.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum OptionValue {
+    /// A number, text, or nothing.
+    Plain(Json),
+    /// Bytes, by their number.
+    Blob {
+        blob_bytes: usize,
+    },
+    List(Vec<OptionValue>),
+    Map(BTreeMap<String, OptionValue>),
 }
 
 #[derive(Debug, Serialize)]
@@ -53,8 +66,9 @@ pub(super) fn of(model: &Model) -> Vec<CustomOptions> {
             let range = of.custom_options();
             let index = *known.entry((of.op(), of.version(), range.clone())).or_insert_with(|| {
                 let data = model.bytes().get(range).unwrap_or_default();
-                let options =
-                    Map::parse(data).ok().map(|map| object(&map, data.len(), MAX_DEPTH, &mut budget));
+                let map = Map::parse(data).ok();
+                let keys = map.as_ref().map_or(0, Map::len);
+                let options = map.map(|map| object(&map, data.len(), MAX_DEPTH, &mut budget));
                 found.push(CustomOptions {
                     op: raw_name(of.op()),
                     version: of.version(),
@@ -62,6 +76,7 @@ pub(super) fn of(model: &Model) -> Vec<CustomOptions> {
                     bytes: data.len(),
                     skipped: options.is_some() && budget == 0,
                     options: options.filter(|_| budget > 0),
+                    keys,
                 });
                 found.len() - 1
             });
@@ -73,29 +88,30 @@ pub(super) fn of(model: &Model) -> Vec<CustomOptions> {
     found
 }
 
-/// Returns the map as JSON. Reading a value reads up to `size` bytes, which are subtracted from `budget`.
-fn object(map: &Map<'_>, size: usize, depth: usize, budget: &mut usize) -> Object<String, Json> {
-    let mut object = Object::new();
+/// Returns the values of the map. Reading a value reads up to `size` bytes, which are subtracted from `budget`.
+fn object(map: &Map<'_>, size: usize, depth: usize, budget: &mut usize) -> BTreeMap<String, OptionValue> {
+    let mut object = BTreeMap::new();
     for key in map.keys().take(MAX_KEYS) {
         *budget = budget.saturating_sub(size);
         if *budget == 0 {
             break;
         }
         let value = match map.value(key) {
-            Ok(Some(value)) => json(&value, size, depth, budget),
-            _ => Json::String("damaged".into()),
+            Ok(Some(value)) => read(&value, size, depth, budget),
+            _ => OptionValue::Plain("damaged".into()),
         };
         object.insert(key.to_owned(), value);
     }
     let more = map.len().saturating_sub(MAX_KEYS);
     if more > 0 {
-        object.insert("…".into(), format!("and {}", counted(more, "more key")).into());
+        let more = format!("and {}", counted(more, "more key"));
+        object.insert("…".into(), OptionValue::Plain(more.into()));
     }
     object
 }
 
-fn json(value: &Value<'_>, size: usize, depth: usize, budget: &mut usize) -> Json {
-    match value {
+fn read(value: &Value<'_>, size: usize, depth: usize, budget: &mut usize) -> OptionValue {
+    OptionValue::Plain(match value {
         Value::Int(v) => (*v).into(),
         Value::Uint(v) => (*v).into(),
         // JSON has neither NaN nor infinities.
@@ -104,12 +120,14 @@ fn json(value: &Value<'_>, size: usize, depth: usize, budget: &mut usize) -> Jso
         }
         Value::Bool(v) => (*v).into(),
         Value::Text(text) => (*text).into(),
-        Value::Blob(blob) => serde_json::json!({ BLOB: blob.len() }),
+        Value::Blob(blob) => return OptionValue::Blob { blob_bytes: blob.len() },
         Value::List(_) | Value::Map(_) if depth == 0 => "…".into(),
-        Value::List(list) => list.iter().map(|v| json(v, size, depth - 1, budget)).collect(),
-        Value::Map(map) => object(map, size, depth - 1, budget).into(),
+        Value::List(list) => {
+            return OptionValue::List(list.iter().map(|v| read(v, size, depth - 1, budget)).collect());
+        }
+        Value::Map(map) => return OptionValue::Map(object(map, size, depth - 1, budget)),
         _ => Json::Null,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -125,7 +143,7 @@ mod tests {
         map.push("mode", "near\u{1b}est");
         map.push("nan", f64::NAN);
         map.push("pads", &[1u8, 2][..]);
-        map.push("raw", flexbuffers::Blob(&[7u8, 8, 9][..]));
+        map.push("table", flexbuffers::Blob(&[1u8, 2, 3][..]));
         let mut inner = map.start_map("inner");
         inner.push("deep", true);
         inner.end_map();
@@ -135,9 +153,9 @@ mod tests {
         let found = object(&Map::parse(data).unwrap(), data.len(), MAX_DEPTH, &mut budget);
         let expected = serde_json::json!({
             "axis": -1, "epsilon": 0.5, "inner": { "deep": true }, "mode": "near\u{1b}est", "nan": "NaN",
-            "pads": [1, 2], "raw": { "blob_bytes": 3 },
+            "pads": [1, 2], "table": { "blob_bytes": 3 },
         });
-        assert_eq!(Json::from(found), expected);
+        assert_eq!(serde_json::to_value(&found).unwrap(), expected);
         // Nothing is read without a budget.
         assert!(object(&Map::parse(data).unwrap(), data.len(), MAX_DEPTH, &mut 0).is_empty());
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use delegraph_core::error::counted;
 use serde::Serialize;
 
 use super::Report;
@@ -127,17 +128,18 @@ impl Diff {
 
     /// Returns a summary of one line.
     pub fn summary(&self) -> String {
-        let parts = [
-            (self.new_failures.len(), "new failures"),
+        let mut parts = vec![counted(self.new_failures.len(), "new failure")];
+        let counts = [
             (self.fixed.len(), "fixed"),
             (self.gained.len(), "supported now"),
             (self.lost.len(), "not supported any more"),
             (self.slower.len(), "slower"),
-            (self.added, "cases added"),
-            (self.gone, "cases gone"),
         ];
-        let shown = parts.iter().filter(|(n, what)| *n > 0 || *what == "new failures");
-        shown.map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>().join(" · ")
+        parts.extend(counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
+        let cases = [(self.added, "added"), (self.gone, "gone")];
+        let cases = cases.iter().filter(|(n, _)| *n > 0);
+        parts.extend(cases.map(|(n, what)| format!("{} {what}", counted(n, "case"))));
+        parts.join(" · ")
     }
 
     /// Returns the differences as text.

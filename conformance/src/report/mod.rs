@@ -106,7 +106,9 @@ impl Report {
     pub fn summary(&self) -> String {
         let failures = self.failures().count();
         let claimed = self.results.iter().filter(|r| r.op_claimed).count();
-        let mut parts = vec![format!("{} of {} pass", self.of(Outcome::Pass), counted(self.total, "case"))];
+        let passed = self.of(Outcome::Pass);
+        let pass = if passed == 1 { "passes" } else { "pass" };
+        let mut parts = vec![format!("{passed} of {} {pass}", counted(self.total, "case"))];
         parts.push(match failures {
             0 => "no failures".into(),
             1 => "1 failure".into(),

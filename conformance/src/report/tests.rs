@@ -225,7 +225,7 @@ fn differences_between_two_runs() {
     now.results.last_mut().unwrap().time = Some(Duration::from_millis(10));
     now.results.push(CaseResult::new("new/one", Outcome::Crash, "boom"));
     let diff = Diff::of(&before, &now);
-    assert_eq!(diff.summary(), "2 new failures · 1 fixed · 1 supported now · 1 slower · 1 cases added");
+    assert_eq!(diff.summary(), "2 new failures · 1 fixed · 1 supported now · 1 slower · 1 case added");
     assert!(!diff.is_fine());
     assert!(diff.text().contains("new → crash: boom"), "{}", diff.text());
     let same = Diff::of(&before, &before);

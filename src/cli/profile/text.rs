@@ -1,14 +1,16 @@
 //! A profile as text.
 
+use delegraph::core::printable;
+
 use super::{KernelTime, NodeTime, PartitionTime, Profile, bytes};
 use crate::cli::output::{Document, scaled, table};
-use crate::cli::text::{plural, time};
+use crate::cli::text::{milliseconds, plural};
 
 /// Number of lines of a table, unless all are requested.
 const LINES: usize = 25;
 
 fn number(value: Option<f64>) -> String {
-    value.map_or_else(String::new, time)
+    value.map_or_else(String::new, milliseconds)
 }
 
 fn percent(value: Option<f64>) -> String {
@@ -74,8 +76,8 @@ impl Document for Profile {
     fn text(&self) -> String {
         let Profile { model, delegate, threads, runs, total_ms, .. } = self;
         let (threads, runs) = (plural(*threads, "thread"), plural(*runs as usize, "run"));
-        let mut text =
-            format!("{model} on {delegate}, {threads}: {} ms, median of {runs}\n", time(*total_ms));
+        let (model, total) = (printable(model), milliseconds(*total_ms));
+        let mut text = format!("{model} on {delegate}, {threads}: {total} ms, median of {runs}\n");
         self.delegates.iter().for_each(|line| text += &line.text());
         for peak in &self.peaks {
             let integers = peak.integer_multiply_adds_per_s;

@@ -272,11 +272,12 @@ impl Document for Batch {
     fn text(&self) -> String {
         let Batch { ran, resumed, failed, seconds, .. } = self;
         let rate = (self.records - resumed) as f64 / seconds.max(1e-9);
-        let mut text = format!("{}: {ran} ran, {failed} failed", plural(self.records, "record"));
+        let mut text = format!("{}: {ran} ran", plural(self.records, "record"));
         if *resumed > 0 {
-            text += &format!("; {resumed} of the records in an earlier run");
+            text += &format!(", {resumed} of them in an earlier run");
         }
-        text += &format!("; {seconds:.1} s, {rate:.1} records a second\n{}\n", self.results);
+        let results = printable(&self.results);
+        text += &format!(", {failed} failed; {seconds:.1} s, {rate:.1} records a second\n{results}\n");
         let rows = self.failures.iter().map(|f| vec![f.record.clone(), f.error.clone()]);
         text += &table(&["failed", "error"], &[], rows);
         if *failed > self.failures.len() {

@@ -164,11 +164,12 @@ impl Document for Run {
             }
         }
         for file in self.outputs.iter().filter_map(|o| o.file.as_ref()) {
-            text += &format!("{file}\n");
+            text += &format!("{}\n", printable(file));
         }
         for input in &self.inputs {
             if let (Some(earlier), Some(file)) = (&input.resized_from, &input.file) {
                 let (name, shape) = (printable(&input.name), &input.shape);
+                let file = printable(file);
                 text += &format!("{name} has the shape of {file}: {shape:?} instead of {earlier:?}\n");
             }
         }
