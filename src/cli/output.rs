@@ -10,8 +10,6 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 
-pub(crate) use crate::documents::text::bytes;
-
 /// A verb's result.
 pub(crate) trait Document: Serialize {
     /// Returns the result as text that ends with a line break.
@@ -182,6 +180,17 @@ fn widest_word(cell: &str) -> u16 {
     widest.min(MAX_WORD) as u16
 }
 
+/// Returns a number of bytes: `17 B`, `1.25 KiB`.
+pub(crate) fn bytes(n: impl TryInto<u64>) -> String {
+    let n = n.try_into().unwrap_or(u64::MAX);
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let steps = n.max(1).ilog2() as usize / 10;
+    match steps.checked_sub(1).and_then(|step| UNITS.get(step)) {
+        Some(unit) => format!("{:.2} {unit}", n as f64 / 1024f64.powi(steps as i32)),
+        None => format!("{n} B"),
+    }
+}
+
 /// Returns a large number in short form: `3.4 M`.
 pub(crate) fn scaled(n: u64) -> String {
     let (unit, divisor) = match n {
@@ -201,6 +210,13 @@ pub(crate) fn work(multiply_adds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_bytes() {
+        let texts = [0usize, 1, 1023, 1024, 1280, 5 << 20].map(bytes);
+        assert_eq!(texts, ["0 B", "1 B", "1023 B", "1.00 KiB", "1.25 KiB", "5.00 MiB"]);
+        assert_eq!(bytes((1u64 << 32) + (1 << 31)), "6.00 GiB");
+    }
 
     #[test]
     fn json_escapes_what_a_terminal_acts_on() {
