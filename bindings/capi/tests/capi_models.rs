@@ -7,6 +7,7 @@ mod common;
 use std::ptr::{null, null_mut};
 
 use common::*;
+#[cfg(feature = "wgpu")]
 use delegraph_capi::buffers::*;
 use delegraph_capi::error::dg_status::*;
 use delegraph_capi::interpreter::*;
