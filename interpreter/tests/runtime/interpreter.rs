@@ -208,3 +208,49 @@ fn fixed_dimensions_are_resized_on_request() {
     interpreter.invoke().unwrap();
     assert_eq!(interpreter.output::<f32>(0).unwrap(), expected());
 }
+
+/// Nodes that access few bytes follow each other without reading the clock, unless what they run is not known.
+#[test]
+fn a_time_limit_ends_small_nodes_of_unknown_kernels() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
+    use delegraph_core::resolver::Registration;
+    use delegraph_core::{
+        BuiltinOp, ModelBuilder, MutableOpResolver, Params, Result, SubgraphBuilder, TensorType,
+    };
+    use delegraph_interpreter::{BuiltinOpResolver, ResourceLimits};
+
+    struct Slow(Arc<AtomicUsize>);
+    impl Kernel for Slow {
+        fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
+            cx.set_output_shape(0, cx.input(0)?.shape().clone())
+        }
+
+        fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+            cx.output::<f32>(0).map(|y| y.fill(1.0))
+        }
+    }
+    let mut graph = SubgraphBuilder::new("main");
+    let mut x = graph.input("x", TensorType::Float32, [1]);
+    for i in 0..20 {
+        let y = graph.tensor(&format!("y{i}"), TensorType::Float32, [1]);
+        graph.custom("slow").inputs([x]).writes([y]);
+        x = graph.node(BuiltinOp::NEG, Params::None).inputs([y]).output("");
+    }
+    graph.outputs([x]);
+    let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut resolver = MutableOpResolver::extending(BuiltinOpResolver::new());
+    let count = Arc::clone(&ran);
+    resolver.add_custom("slow", Registration::new(move |_| Ok(Slow(Arc::clone(&count)))), 1);
+    let limits = ResourceLimits::default().with_time(Duration::from_millis(50));
+    let mut interpreter = Interpreter::builder(model).resolver(resolver).limits(limits).build().unwrap();
+    let ended = interpreter.invoke();
+    assert!(matches!(ended, Err(Error::LimitExceeded(_))), "{ended:?}");
+    let ran = ran.load(Ordering::Relaxed);
+    assert!((1..=3).contains(&ran), "{ran} nodes in a limit of 2.5");
+}

@@ -115,7 +115,7 @@ impl Planned {
     /// Runs nodes and views from `cursor` to the first step of another kind. A model may have hundreds of nodes that
     /// take 20 ns each.
     fn run_nodes(&mut self, cursor: &mut Cursor, env: &mut Env<'_>) -> Result<()> {
-        let (parts, steps) = (&mut *self.parts, &self.steps);
+        let (parts, steps, clock_reads) = (&mut *self.parts, &self.steps, &self.clock_reads);
         // The inner result is an interruption, which no node caused.
         let ran = contain_kernel(|| {
             while let Some(&step) = steps.get(cursor.step) {
@@ -124,7 +124,14 @@ impl Planned {
                     Step::View(_) => None,
                     Step::Deferred(_) | Step::Partition(_) => break,
                 };
-                if let Err(interruption) = env.services.budget.check() {
+                let budget = env.services.budget;
+                let reads_clock = clock_reads.get(cursor.step).copied().unwrap_or(true);
+                let interruption = if reads_clock {
+                    budget.check().err()
+                } else {
+                    budget.is_cancelled().then_some(Error::Cancelled)
+                };
+                if let Some(interruption) = interruption {
                     return Ok(Err(interruption));
                 }
                 if let Some(id) = node {

@@ -50,6 +50,8 @@ pub(crate) struct Planned {
     pub(super) report: Report,
     pub(super) partitions: Vec<Partition>,
     pub(super) steps: Vec<Step>,
+    /// Per step, whether its invocation reads the clock before it, if there is a limit on time.
+    pub(super) clock_reads: Vec<bool>,
     /// `None` if no tensor is ever in a buffer.
     pub(super) residency: Option<Residency>,
     memory: MemoryReport,
@@ -74,15 +76,53 @@ impl Prepared {
         let settings = env.services.settings;
         match layout.plan(settings, env.services.budget) {
             Ok(Placed { steps, arena, memory }) => {
-                let residency = None;
-                let mut planned =
-                    Planned { parts, inference, report, partitions, steps, residency, memory, _arena: arena };
+                let mut planned = Planned {
+                    clock_reads: clock_reads(&parts, &steps),
+                    parts,
+                    inference,
+                    report,
+                    partitions,
+                    steps,
+                    residency: None,
+                    memory,
+                    _arena: arena,
+                };
                 planned.plan_residency(settings);
                 Ok(planned)
             }
             Err(error) => Err(Failed { parts, error }),
         }
     }
+}
+
+/// Returns for each step whether to read the clock before it. Reading takes as long as a node of a few elements, so
+/// builtin kernels that access few bytes follow each other without. A kernel that takes long for its bytes polls by
+/// itself.
+fn clock_reads(parts: &Parts, steps: &[Step]) -> Vec<bool> {
+    const MAX_BYTES: usize = 1 << 16;
+    let subgraph = parts.subgraph();
+    // The invocation reads the clock at its beginning.
+    let mut bytes = 0;
+    let read_before = |step: &Step| {
+        let read = bytes > MAX_BYTES;
+        bytes = if read { 0 } else { bytes };
+        let own = match *step {
+            Step::View(_) => 0,
+            Step::Node(id) => {
+                let (node, kernel) = (subgraph.node(id), &parts.nodes[id.0]);
+                let calls = node.op().builtin().is_none() || node.callees().next().is_some();
+                let size = |t: TensorId| parts.tensors[t.0].byte_size().unwrap_or(usize::MAX);
+                let tensors = node.inputs().iter().flatten().chain(node.outputs());
+                // A node without data takes time as well.
+                let own = tensors.fold(64, |sum: usize, &t| sum.saturating_add(size(t)));
+                if calls || kernel.overridden || kernel.named { usize::MAX } else { own }
+            }
+            Step::Deferred(_) | Step::Partition(_) => usize::MAX,
+        };
+        bytes = bytes.saturating_add(own);
+        read
+    };
+    steps.iter().map(read_before).collect()
 }
 
 impl Planned {
