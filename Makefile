@@ -20,7 +20,7 @@ SOURCES = $(shell find core delegate-api bindings interpreter shaders delegate-w
 TFLITE_MODELS = $(wildcard assets/digits/*.tflite) $(wildcard $(DELEGRAPH_CACHE)/models/*.tflite)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo c install-c c-check c-asan c-litert c-clients web web-check web-site python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert gpu-kit models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan clean
+.PHONY: help demo c install-c c-check c-asan c-litert c-clients web web-check web-site python python-check python-versions python-bench python-clients check check-targets check-features test-arm test-wasm check-semver check-package doc test lint fmt bench bench-litert gpu-kit models setup schema schema-check ops plots goldens digits litert-check mutants fuzz miri asan coverage clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -207,6 +207,9 @@ miri: ## interpret the unsafe code of core and of the portable kernels; needs Mi
 
 asan: ## AddressSanitizer over SIMD kernels, tables of plugins and the bridge to LiteRT
 	@CARGO="$(CARGO)" sh scripts/sanitize.sh asan
+
+coverage: ## how many lines of each crate the tests of miri and asan, and mutants of models, execute; needs llvm-tools
+	@CARGO="$(CARGO)" PYTHON="$(PYTHON)" sh scripts/sanitize.sh coverage
 
 digits: $(VENVS)/train/ready ## train the embedded digit classifier again: assets/digits
 	$(VENVS)/train/bin/python scripts/train_digits.py
