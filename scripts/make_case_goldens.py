@@ -79,7 +79,8 @@ def run(folder):
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
     steps = int((folder / "case.txt").read_text().split("\t")[4])
     interpreter = Interpreter(model_path=str(folder / "model.tflite"), num_threads=1,
-                              experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+                              experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+                              experimental_preserve_all_tensors=APART in os.environ)
     interpreter.allocate_tensors()
     outputs = []
     for step in range(steps):
@@ -150,12 +151,16 @@ def work():
         answers.flush()
 
 
+# Set in the environment of a process in which no two tensors share memory.
+APART = "GOLDENS_TENSORS_APART"
+
+
 class Worker:
     """A process that runs cases. Allocated memory is filled with `filler`: outcomes that depend on it are undefined."""
 
-    def __init__(self, filler):
+    def __init__(self, filler, apart=False):
         self.process = None
-        self.environment = {**os.environ, "MALLOC_PERTURB_": str(filler)}
+        self.environment = {**os.environ, "MALLOC_PERTURB_": str(filler), **({APART: "1"} if apart else {})}
 
     def outcome(self, folder):
         import select
@@ -179,15 +184,18 @@ FILLERS = (0, 1, 85, 127, 128, 200, 255)
 
 
 def varies(folder):
-    """Whether LiteRT's outcome depends on uninitialized memory: uses more fillers than `run_all`, each in a fresh process."""
-    def outcome(filler):
-        worker = Worker(filler)
+    """Whether LiteRT's outcome depends on uninitialized memory or on which tensors share memory.
+
+    Uses more fillers than `run_all`, each in a fresh process.
+    """
+    def outcome(filler, apart=False):
+        worker = Worker(filler, apart)
         found = worker.outcome(folder)
         if worker.process:
             worker.process.stdin.close()
             worker.process.wait()
         return found
-    outcomes = [outcome(filler) for filler in FILLERS]
+    outcomes = [*(outcome(filler) for filler in FILLERS), outcome(0, apart=True)]
     return any(other != outcomes[0] for other in outcomes)
 
 
