@@ -4,7 +4,7 @@
     python3 scripts/coverage.py target/coverage/profiles [--files CRATE]
 
 A profile's name begins with the campaign that wrote it: asan, miri or mutants. Test modules count as code of their
-crate. With --files, the files of one crate follow, with the lines that no campaign executed. Needs the component llvm-tools of rustup.
+crate. With --files, the files of one crate follow, those with the most lines that no campaign executed first. Needs the component llvm-tools of rustup.
 """
 import argparse
 import collections
@@ -28,12 +28,9 @@ def tools():
 
 
 def executables():
-    """The newest test binary of each name, and the program `mutants`, in target/coverage."""
-    newest = {}
-    for path in (ROOT / "target" / "coverage").glob("debug/deps/*"):
-        if path.suffix == "" and path.is_file() and path.stat().st_mode & 0o111:
-            newest[path.name] = path
-    return sorted(newest.values())
+    """The test binaries and the program `mutants` in target/coverage."""
+    files = (ROOT / "target" / "coverage").glob("debug/deps/*")
+    return sorted(path for path in files if path.suffix == "" and path.is_file() and path.stat().st_mode & 0o111)
 
 
 def lines(folder, campaign, binaries, llvm):
