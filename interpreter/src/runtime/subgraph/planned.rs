@@ -111,7 +111,11 @@ fn clock_reads(parts: &Parts, steps: &[Step]) -> Vec<bool> {
             Step::Node(id) => {
                 let (node, kernel) = (subgraph.node(id), &parts.nodes[id.0]);
                 let calls = node.op().builtin().is_none() || node.callees().next().is_some();
-                let size = |t: TensorId| parts.tensors[t.0].byte_size().unwrap_or(usize::MAX);
+                let size = |t: TensorId| match &parts.tensors[t.0] {
+                    // The length of strings is not known yet.
+                    tensor if tensor.ty == TensorType::String => usize::MAX,
+                    tensor => tensor.byte_size().unwrap_or(usize::MAX),
+                };
                 let tensors = node.inputs().iter().flatten().chain(node.outputs());
                 // A node without data takes time as well.
                 let own = tensors.fold(64, |sum: usize, &t| sum.saturating_add(size(t)));
