@@ -9,8 +9,9 @@ models; Delegraph's optimized and reference kernels run it in another one. Cases
 Delegraph's process.
 
 A difference is printed with the case's folder in --keep (model and inputs), unless conformance/litert-differences.toml lists it with
-the reason why LiteRT is wrong or undefined there, or LiteRT's own result depends on what was in its memory; --rules prints how often each rule of that file matched. The exit code is 1 if there
-are other differences.
+the reason why LiteRT is wrong or undefined there, or LiteRT's own result depends on what was in its memory, or LiteRT's kernels
+contradict one another: its reference kernels return Delegraph's result. --rules prints how often each rule of that file matched.
+The exit code is 1 if there are other differences.
 """
 import argparse
 import collections
@@ -116,6 +117,15 @@ def write_index(folder, outcomes):
     (folder / "types.tsv").write_text("")
 
 
+def agrees_with_reference(program, case, seed):
+    """Whether LiteRT's reference kernels run a case, and both of Delegraph's sets of kernels return their result."""
+    [outcome] = litert.run_all([case], litert.REFERENCE)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        write_index(folder, [(case, outcome)])
+        return outcome[0] == "ran" and not check(program, folder, seed)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=1000, help="mutants to draw; some cannot be written as a model")
@@ -140,7 +150,7 @@ def main():
             outcomes = list(zip(cases, litert.run_all(cases)))
             counts.update(what for _, (what, _) in outcomes)
             write_index(folder, outcomes)
-            varying = {}
+            explained = {}
             for name, resolver, text in check(program, folder, arguments.seed):
                 rule = next((rule for rule in rules if rule.holds(name, text)), None)
                 if rule:
@@ -148,10 +158,14 @@ def main():
                     if log:
                         print(f"{name}\t{resolver}\t{text}\t{rule.why}", file=log, flush=True)
                     continue
-                if name not in varying:
-                    varying[name] = litert.varies(folder / name)
-                    counts["varies"] += varying[name]
-                if varying[name]:
+                if name not in explained:
+                    how = "varies" if litert.varies(folder / name) else \
+                        "contradicts its reference kernels" if agrees_with_reference(program, folder / name, arguments.seed) else None
+                    explained[name] = how
+                    counts.update([how] if how else [])
+                if explained[name]:
+                    if log:
+                        print(f"{name}\t{resolver}\t{text}\tLiteRT {explained[name]}", file=log, flush=True)
                     continue
                 unexplained += 1
                 kept = arguments.keep / name.replace("/", "_")
@@ -162,9 +176,9 @@ def main():
     if arguments.rules:
         for rule in sorted(rules, key=lambda rule: -rule.count):
             print(f"{rule.count} by {rule.case.pattern} {rule.text.pattern}: {rule.why}")
-    explained = sum(rule.count for rule in rules)
+    matched = sum(rule.count for rule in rules)
     used = sum(rule.count > 0 for rule in rules)
-    print(f"LiteRT: {dict(counts)}; {explained} listed differences by {used} of {len(rules)} rules, {unexplained} others")
+    print(f"LiteRT: {dict(counts)}; {matched} listed differences by {used} of {len(rules)} rules, {unexplained} others")
     return 1 if unexplained else 0
 
 

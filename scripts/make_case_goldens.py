@@ -78,8 +78,8 @@ def output(interpreter, detail):
 def run(folder):
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
     steps = int((folder / "case.txt").read_text().split("\t")[4])
-    interpreter = Interpreter(model_path=str(folder / "model.tflite"), num_threads=1,
-                              experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    kernels = OpResolverType.BUILTIN_REF if REFERENCE in os.environ else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = Interpreter(model_path=str(folder / "model.tflite"), num_threads=1, experimental_op_resolver_type=kernels,
                               experimental_preserve_all_tensors=APART in os.environ)
     interpreter.allocate_tensors()
     outputs = []
@@ -151,16 +151,16 @@ def work():
         answers.flush()
 
 
-# Set in the environment of a process in which no two tensors share memory.
-APART = "GOLDENS_TENSORS_APART"
+# Set in the environment of a process in which no two tensors share memory, and of one with LiteRT's reference kernels.
+APART, REFERENCE = "GOLDENS_TENSORS_APART", "GOLDENS_REFERENCE_KERNELS"
 
 
 class Worker:
     """A process that runs cases. Allocated memory is filled with `filler`: outcomes that depend on it are undefined."""
 
-    def __init__(self, filler, apart=False):
+    def __init__(self, filler, mode=None):
         self.process = None
-        self.environment = {**os.environ, "MALLOC_PERTURB_": str(filler), **({APART: "1"} if apart else {})}
+        self.environment = {**os.environ, "MALLOC_PERTURB_": str(filler), **({mode: "1"} if mode else {})}
 
     def outcome(self, folder):
         import select
@@ -188,23 +188,23 @@ def varies(folder):
 
     Uses more fillers than `run_all`, each in a fresh process.
     """
-    def outcome(filler, apart=False):
-        worker = Worker(filler, apart)
+    def outcome(filler, mode=None):
+        worker = Worker(filler, mode)
         found = worker.outcome(folder)
         if worker.process:
             worker.process.stdin.close()
             worker.process.wait()
         return found
-    outcomes = [*(outcome(filler) for filler in FILLERS), outcome(0, apart=True)]
+    outcomes = [*(outcome(filler) for filler in FILLERS), outcome(0, APART)]
     return any(other != outcomes[0] for other in outcomes)
 
 
-def run_all(folders):
+def run_all(folders, mode=None):
     from concurrent.futures import ThreadPoolExecutor
     import queue
     workers = queue.Queue()
     for _ in range(WORKERS):
-        workers.put((Worker(1), Worker(186)))
+        workers.put((Worker(1, mode), Worker(186, mode)))
 
     def one(folder):
         pair = workers.get()
