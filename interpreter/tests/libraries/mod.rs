@@ -16,18 +16,16 @@ pub fn library(name: &str) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--frozen", "--quiet", "--release", "--target-dir"]).arg(&target);
     build.args(["-p", &format!("delegraph-{}", name.replace('_', "-"))]);
-    let common = [
-        "opt-level=1",
+    // Plugins of tests compute little: optimizing them takes longer than it saves.
+    let profile = [
+        "opt-level=0",
         "overflow-checks=true",
         "lto='off'",
         "debug=false",
         "incremental=false",
         "panic='unwind'",
     ];
-    // Plugins do not compute with vectors, whose code takes minutes to optimize.
-    let compute =
-        ["opt-level=0", "overflow-checks=false"].map(|config| format!("package.delegraph-compute.{config}"));
-    for config in common.map(str::to_owned).into_iter().chain(compute) {
+    for config in profile {
         build.arg("--config").arg(format!("profile.release.{config}"));
     }
     // Flags that differ from those of this program.
