@@ -19,11 +19,10 @@
 //! further settings. A crash ends the process; nextest, which runs each test in a separate process, and `delegraph
 //! conformance` continue.
 
-use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use delegraph_core::{BuiltinOp, Op, Result};
+use delegraph_core::{Op, Result};
 use delegraph_delegate_api::{Delegate, VersionTable};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -111,9 +110,8 @@ impl Suite {
         Suite { backend: self.backend.with_arithmetic(arithmetic), ..self }
     }
 
-    /// Selects one case in `n` of each op and type, including the first, for quick runs. Growth of memory is then measured
-    /// for one claimed type of each op, since all other tests wait meanwhile. With the environment variable
-    /// `DELEGRAPH_CONFORMANCE=all`, all cases run, and memory is measured for each type.
+    /// Selects one case in `n` of each op, including the first, for quick runs. With the environment variable
+    /// `DELEGRAPH_CONFORMANCE=all`, all cases run.
     #[must_use]
     pub fn one_in(self, n: usize) -> Self {
         Suite { every: n.max(1), ..self }
@@ -159,12 +157,10 @@ impl Suite {
             Some(path) => Expectations::read(path)?,
             None => Expectations::default(),
         };
+        let shared = Arc::new((Engine::new(self.backend).untimed(), expectations));
         let all = std::env::var_os("DELEGRAPH_CONFORMANCE").is_some_and(|v| v == "all");
         let every = if all { 1 } else { self.every };
-        let engine = Engine::new(self.backend).untimed();
-        let measured = (every > 1).then(Mutex::default);
-        let run = Arc::new(Run { engine, expectations, measured });
-        let mut counts = HashMap::new();
+        let mut counts = std::collections::HashMap::new();
         let mut trials = Vec::new();
         for case in cases::suite(self.seed) {
             let declared = |ops: &VersionTable| ops.max_version(&Op::Builtin(case.op)).is_some();
@@ -174,64 +170,46 @@ impl Suite {
             }
             let count: &mut usize = counts.entry((case.op, case.data_type())).or_default();
             let chosen = count.is_multiple_of(every);
-            let is_first = *count == 0;
+            let checks = if *count == 0 { ContractChecks::Run } else { ContractChecks::Skip };
             *count += 1;
             if chosen {
-                let run = Arc::clone(&run);
+                let shared = Arc::clone(&shared);
                 // Tools split names at `::`.
                 let name = case.name.replace('/', "::");
-                trials.push(Trial::test(name, move || run.case(&case, is_first)));
+                trials.push(Trial::test(name, move || check(&shared.0, &shared.1, &case, checks)));
             }
         }
         Ok(trials)
     }
 }
 
-/// What the tests share.
-struct Run {
-    engine: Engine,
-    expectations: Expectations,
-    /// In quick runs, the ops for which growth of memory was measured.
-    measured: Option<Mutex<HashSet<BuiltinOp>>>,
-}
-
-impl Run {
-    /// Runs a case; the first one of its op and type also checks the contract.
-    fn case(&self, case: &Case, is_first: bool) -> std::result::Result<(), Failed> {
-        let measured = || self.measured.as_ref().map(|m| m.lock().unwrap_or_else(PoisonError::into_inner));
-        let checks = match is_first {
-            false => ContractChecks::Skip,
-            true if measured().is_some_and(|ops| ops.contains(&case.op)) => ContractChecks::WithoutMemory,
-            true => ContractChecks::Run,
-        };
-        let make = || {
-            Problem::of_case(case, self.engine.backend.arithmetic)
-                .map_err(|e| CaseFailure::new(Outcome::Invalid, e.to_string()))
-        };
-        let mut result = [self.engine.run_made(&case.name, make, checks)];
-        if let Some(mut ops) = measured()
-            && result[0].checks.iter().any(|check| check.name == "memory")
-        {
-            ops.insert(case.op);
+fn check(
+    engine: &Engine,
+    expectations: &Expectations,
+    case: &Case,
+    checks: ContractChecks,
+) -> std::result::Result<(), Failed> {
+    let make = || {
+        Problem::of_case(case, engine.backend.arithmetic)
+            .map_err(|e| CaseFailure::new(Outcome::Invalid, e.to_string()))
+    };
+    let mut result = [engine.run_made(&case.name, make, checks)];
+    let problems = expectations.apply(&mut result, &engine.backend.device, Coverage::Partial);
+    let [result] = result;
+    let mut text = problems.join("\n");
+    if result.is_failure() {
+        text = format!("{}: {}\n{text}", result.outcome.name(), result.detail);
+        for (what, list) in [("inputs", &result.inputs), ("outputs", &result.outputs)] {
+            text += &format!("{what}: {}\n", list.join(" · "));
         }
-        let problems = self.expectations.apply(&mut result, &self.engine.backend.device, Coverage::Partial);
-        let [result] = result;
-        let mut text = problems.join("\n");
-        if result.is_failure() {
-            text = format!("{}: {}\n{text}", result.outcome.name(), result.detail);
-            for (what, list) in [("inputs", &result.inputs), ("outputs", &result.outputs)] {
-                text += &format!("{what}: {}\n", list.join(" · "));
-            }
-            text += &format!("params: {}\n", result.params);
-            if let Some((errors, bad)) = result.errors.as_ref().and_then(|e| Some((e, e.first.as_ref()?))) {
-                let place = format!("output {}, invocation {}", errors.output, errors.step + 1);
-                text +=
-                    &format!("{place}, index {:?}: got {}, expected {}\n", bad.index, bad.got, bad.expected);
-            }
+        text += &format!("params: {}\n", result.params);
+        if let Some((errors, bad)) = result.errors.as_ref().and_then(|e| Some((e, e.first.as_ref()?))) {
+            let place = format!("output {}, invocation {}", errors.output, errors.step + 1);
+            text += &format!("{place}, index {:?}: got {}, expected {}\n", bad.index, bad.got, bad.expected);
         }
-        match text.trim_end() {
-            "" => Ok(()),
-            text => Err(Failed::from(text)),
-        }
+    }
+    match text.trim_end() {
+        "" => Ok(()),
+        text => Err(Failed::from(text)),
     }
 }
