@@ -64,11 +64,7 @@ test: setup ## everything: lint, unit, conformance and doc tests, examples
 	@$(FETCH) --optional || true
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory schema-check
-	$(CARGO) test $(CARGO_FLAGS) --workspace
-	@$(MAKE) --no-print-directory litert-check
-	@$(MAKE) --no-print-directory c-check
-	@$(MAKE) --no-print-directory python-check
-	@$(MAKE) --no-print-directory web-check
+	@CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" MAKE="$(MAKE)" sh scripts/test.sh
 
 c: ## build the C APIs, TensorFlow Lite's and Delegraph's own: target/c/lib, target/c/include
 	CARGO="$(CARGO)" CARGO_FLAGS="$(CARGO_FLAGS)" sh scripts/build_c.sh target/c $(C_FLAGS)

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Tests of the workspace, then those of LiteRT, C, Python and the web, as two halves that run at the same time: the GPU
+# suites use about one core, since they measure the memory of their process while nothing else runs in it.
+set -eu
+
+suites="wgpu wgpu_halves"
+# `test.sh run EXECUTABLE ARGUMENT...` is the runner of cargo for the half that leaves the suites out.
+if [ "${1:-}" = run ]; then
+    shift
+    name=$(basename "$1")
+    for suite in $suites; do
+        if [ "${name%-*}" = "$suite" ]; then
+            echo "runs beside these tests"
+            exit 0
+        fi
+    done
+    exec "$@"
+fi
+
+cd "$(dirname "$0")/.."
+CARGO=${CARGO:-cargo}
+MAKE=${MAKE:-make}
+host=$(rustc -vV | sed -n 's/^host: //p')
+log=target/test-second.log
+# With RUST_BACKTRACE, the checks of wgpu would capture a backtrace whenever they lock. Panics still print theirs.
+export RUST_LIB_BACKTRACE="${RUST_LIB_BACKTRACE:-0}"
+
+# shellcheck disable=SC2086 # Flags are separate words.
+"$CARGO" test ${CARGO_FLAGS:-} --workspace --no-run
+# The checks of the second half find their files up to date.
+sh scripts/build_checks.sh
+
+second_half() {
+    # shellcheck disable=SC2046,SC2086
+    "$CARGO" test ${CARGO_FLAGS:-} --workspace $(printf -- '--test %s ' $suites) &&
+        "$MAKE" --no-print-directory litert-check c-check python-check web-check
+}
+second_half >"$log" 2>&1 &
+second=$!
+# An interrupt does not reach programs in the background.
+trap 'trap - TERM; kill 0' INT TERM
+failed=
+# shellcheck disable=SC2086
+"$CARGO" test ${CARGO_FLAGS:-} --workspace --config "target.$host.runner = ['sh', '$PWD/scripts/test.sh', 'run']" || failed=yes
+wait $second || failed=yes
+cat "$log"
+[ -z "$failed" ] || { echo "test: a test or check above failed" >&2; exit 1; }
