@@ -21,6 +21,8 @@ cd "$(dirname "$0")/.."
 CARGO=${CARGO:-cargo}
 MAKE=${MAKE:-make}
 host=$(rustc -vV | sed -n 's/^host: //p')
+# Also if CARGO_TARGET_DIR names another folder.
+mkdir -p target
 log=target/test-second.log
 # With RUST_BACKTRACE, the checks of wgpu would capture a backtrace whenever they lock. Panics still print theirs.
 export RUST_LIB_BACKTRACE="${RUST_LIB_BACKTRACE:-0}"
