@@ -78,20 +78,20 @@ pub fn fusion(bytes: &[u8]) {
     }
 }
 
-/// Builds, explains, resizes and runs with the builder's settings.
+/// Builds, explains, resizes and runs with the builder's settings and one thread.
 ///
 /// # Errors
 /// The first error, except errors of resizes.
 pub fn run(builder: InterpreterBuilder) -> Result<()> {
-    run_watched(builder, drop)
+    run_watched(builder.threads(1), drop)
 }
 
-/// As [`run`]; `watch` gets a token that cancels the calls.
+/// As [`run`], with the builder's threads; `watch` gets a token that cancels the calls.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_watched(builder: InterpreterBuilder, watch: impl FnOnce(CancellationToken)) -> Result<()> {
-    let mut interpreter = builder.threads(1).prepare_later().build()?;
+    let mut interpreter = builder.prepare_later().build()?;
     watch(interpreter.cancellation_token());
     interpreter.prepare()?;
     // `explain` shows what is in it.

@@ -1,9 +1,12 @@
-//! `mutants --seed S --count N [--first I] [--on cpu,reference,wgpu] [--keep DIR] [FOLDER…]` makes mutants of the cases
-//! of the conformance suite and of the models in the folders. It prepares, explains, resizes and runs each mutant on
+//! `mutants --seed S --count N [--first I] [--on cpu,reference,wgpu] [--plain] [--keep DIR] [FOLDER…]` makes mutants of the
+//! cases of the conformance suite and of the models in the folders. It prepares, explains, resizes and runs each mutant on
 //! every backend, within 1 GiB and 8 seconds.
 //!
 //! Mutants run in a separate process (`worker`), which is restarted after a mutant that ended it. A panic, an abort,
 //! more than 10 seconds of processor time or more than 2 GiB of resident memory are findings, which `--keep` writes.
+//!
+//! With `--plain`, mutants run with the defaults of the interpreter and of the delegate, on all threads. Only a panic or an
+//! abort is a finding, and a mutant that took 8 seconds is cancelled, as somebody who runs it would do.
 //!
 //! With `--on none`, `--keep DIR` writes all mutants, for running the command on them.
 
@@ -15,7 +18,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use delegraph_core::{Model, ModelBytes};
+use delegraph_core::{Error, Model, ModelBytes};
+#[cfg(feature = "wgpu")]
+use delegraph_delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuOptions};
 use delegraph_fuzz::models::run_watched;
 use delegraph_fuzz::mutate::{Dice, mutant};
 use delegraph_fuzz::seeds;
@@ -37,6 +42,7 @@ struct Options {
     first: u64,
     count: u64,
     on: Vec<String>,
+    plain: bool,
     keep: Option<PathBuf>,
     folders: Vec<PathBuf>,
 }
@@ -44,7 +50,8 @@ struct Options {
 impl Options {
     fn parse(words: &[String]) -> Result<Self, String> {
         let on = ["cpu", "reference"].map(str::to_owned).to_vec();
-        let mut options = Options { seed: 1, first: 0, count: 1000, on, keep: None, folders: Vec::new() };
+        let mut options =
+            Options { seed: 1, first: 0, count: 1000, on, plain: false, keep: None, folders: Vec::new() };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} takes a value"));
@@ -54,12 +61,16 @@ impl Options {
                 "--first" => options.first = number(value()?)?,
                 "--count" => options.count = number(value()?)?,
                 "--on" => options.on = value()?.split(',').map(str::to_owned).collect(),
+                "--plain" => options.plain = true,
                 "--keep" => options.keep = Some(value()?.into()),
                 folder if !folder.starts_with('-') => options.folders.push(folder.into()),
                 _ => return Err(format!("{word} is not an option")),
             }
         }
-        let known = ["cpu", "reference", "wgpu", "none"];
+        let known: &[_] = match cfg!(feature = "wgpu") {
+            true => &["cpu", "reference", "wgpu", "none"],
+            false => &["cpu", "reference", "none"],
+        };
         match options.on.iter().find(|on| !known.contains(&on.as_str())) {
             Some(other) => Err(format!("--on {other}: there are {}", known.join(", "))),
             None => Ok(options),
@@ -103,13 +114,17 @@ fn main() -> ExitCode {
 /// The message of the last panic, even if it was caught.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs mutants, and prints `> INDEX` for each and `! INDEX TEXT` for a finding.
+/// Runs mutants, and prints `> INDEX` for each, `! INDEX TEXT` for a finding and `? INDEX` for one that was cancelled.
 fn work(options: &Options) -> Result<(), String> {
     std::panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
         PANIC.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(text);
     }));
     let bases = options.bases()?;
+    #[cfg(feature = "wgpu")]
+    if options.on.iter().any(|on| on == "wgpu") {
+        device(options.plain)?;
+    }
     let mut out = std::io::stdout();
     for index in options.first..options.first + options.count {
         let file = make(&bases, options.seed, index);
@@ -120,11 +135,17 @@ fn work(options: &Options) -> Result<(), String> {
             say(&mut out, format!("> {index} {on}"))?;
             let start = measure::processor_time();
             measure::reset_peak();
-            let ended = catch_unwind(AssertUnwindSafe(|| attempt(on, &file)));
+            let ended = catch_unwind(AssertUnwindSafe(|| attempt(on, options.plain, &file)));
             let (time, peak) = (measure::processor_time().saturating_sub(start), measure::peak());
             let panicked = PANIC.lock().unwrap_or_else(|e| e.into_inner()).take();
             if ended.is_err() || panicked.is_some() {
                 say(&mut out, format!("! {index} {on}: {}", panicked.unwrap_or_default()))?;
+            }
+            if options.plain {
+                if ended.is_ok_and(|cancelled| cancelled) {
+                    say(&mut out, format!("? {index} {on}"))?;
+                }
+                continue;
             }
             if time > MAX_PROCESSOR_TIME {
                 say(&mut out, format!("! {index} {on}: {time:.1?} of processor time"))?;
@@ -145,21 +166,40 @@ fn make(bases: &[Vec<u8>], seed: u64, index: u64) -> Vec<u8> {
     mutant(of(base), Some(of(other)), &mut dice)
 }
 
-fn attempt(on: &str, file: &[u8]) {
-    let Ok(model) = Model::from_bytes(ModelBytes::new(file.to_vec())) else { return };
-    let builder = Interpreter::builder(model)
-        .limits(ResourceLimits::default().with_memory(MEMORY).with_total_time(TIME));
+/// Runs a mutant; returns whether it was cancelled.
+fn attempt(on: &str, plain: bool, file: &[u8]) -> bool {
+    let Ok(model) = Model::from_bytes(ModelBytes::new(file.to_vec())) else { return false };
+    let mut builder = Interpreter::builder(model);
+    if !plain {
+        let limits = ResourceLimits::default().with_memory(MEMORY).with_total_time(TIME);
+        builder = builder.limits(limits).threads(1);
+    }
     let builder = match on {
         "reference" => builder.resolver(ReferenceOpResolver::new()),
         #[cfg(feature = "wgpu")]
-        "wgpu" => match delegraph_fuzz::models::delegate() {
-            Some(delegate) => builder.delegate(delegate),
-            None => return,
+        "wgpu" => match device(plain) {
+            Ok(delegate) => builder.delegate(delegate),
+            Err(error) => panic!("{error}"),
         },
         _ => builder.resolver(BuiltinOpResolver::new()),
     };
     let attempt = Arc::new(());
-    let _ = run_watched(builder, |token| watch(token, Arc::downgrade(&attempt)));
+    let ended = run_watched(builder, |token| watch(token, Arc::downgrade(&attempt)));
+    matches!(ended, Err(Error::Cancelled))
+}
+
+/// Returns a delegate on the device that all mutants of a worker share.
+#[cfg(feature = "wgpu")]
+fn device(plain: bool) -> Result<WgpuDelegate, String> {
+    static DELEGATE: std::sync::OnceLock<Result<WgpuDelegate, String>> = std::sync::OnceLock::new();
+    let open = || {
+        if plain {
+            let options = WgpuOptions::default().with_pipeline_cache(PipelineCache::Off);
+            return WgpuDelegate::new(options).map_err(|e| e.to_string());
+        }
+        delegraph_fuzz::models::delegate().ok_or_else(|| "there is no adapter".to_owned())
+    };
+    DELEGATE.get_or_init(open).clone()
 }
 
 /// Cancels the work of an attempt once it took [`TIME`] of the processor, as the command's option `--timeout` does: a software
@@ -179,7 +219,7 @@ fn watch(token: CancellationToken, attempt: Weak<()>) {
 /// Runs workers until all mutants ran; returns the number of findings.
 fn supervise(options: &Options) -> Result<usize, String> {
     let end = options.first + options.count;
-    let (mut next, mut findings) = (options.first, 0);
+    let (mut next, mut findings, mut cancelled) = (options.first, 0, 0);
     let start = Instant::now();
     let mut bases = None;
     let mut keep = |index: u64, text: &str| -> Result<(), String> {
@@ -214,6 +254,7 @@ fn supervise(options: &Options) -> Result<usize, String> {
                         findings += 1;
                         keep(current.0, &line)?;
                     }
+                    Some(("?", _)) => cancelled += 1,
                     _ => return Err(format!("a worker wrote {line}")),
                 },
                 Err(RecvTimeoutError::Disconnected) => break false,
@@ -235,7 +276,8 @@ fn supervise(options: &Options) -> Result<usize, String> {
         keep(*index, &format!("! {index} {on}: {reason}"))?;
         next = index + 1;
     }
-    println!("{} mutants in {:.0?}: {findings} findings", options.count, start.elapsed());
+    let time = start.elapsed();
+    println!("{} mutants in {time:.0?}: {findings} findings, {cancelled} runs cancelled", options.count);
     Ok(findings)
 }
 
@@ -246,6 +288,7 @@ fn spawn(options: &Options, first: u64, count: u64) -> Result<(Child, Receiver<S
     command.args(["--first".into(), first.to_string(), "--count".into(), count.to_string()]);
     command
         .args(["--on", &options.on.join(",")])
+        .args(options.plain.then_some("--plain"))
         .args(options.folders.iter().map(|folder| folder.as_os_str()));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
     let stdout = child.stdout.take().ok_or("the worker has no output")?;
