@@ -340,6 +340,13 @@ mod tests {
         ];
         for &isa in Isa::available() {
             for (function, plain) in plain {
+                let far = [f32::INFINITY, f32::NEG_INFINITY];
+                let mut out = [0.0; 2];
+                unary(isa, function, Some(&far), &mut out, &pool).unwrap();
+                for (x, (g, e)) in far.iter().zip(out.iter().zip(far.map(plain))) {
+                    let ok = *g == e || g.is_nan() && e.is_nan();
+                    assert!(ok, "{} {function:?} of {x} is {g}, expected {e}", isa.name());
+                }
                 for len in (0..40).chain([crate::threads::share::PER_TASK * 2 + 3]) {
                     let positive = matches!(function, Unary::Sqrt | Unary::Rsqrt);
                     let input: Vec<f32> = rng

@@ -80,7 +80,8 @@ pub(crate) unsafe fn gelu<S: Simd>(x: S::F) -> S::F {
             p = S::fma(p, t, S::splat(c));
         }
         let below = S::mul(S::mul(p, t), exp::<S>(S::mul(S::sub(S::splat(0.0), z), z)));
-        let part = S::mul(S::mul(S::splat(0.5), x), below);
+        // The product of infinity and 0 would be NaN.
+        let part = S::mul(S::mul(S::splat(0.5), S::min(x, S::splat(f32::MAX))), below);
         S::select(S::lt(x, S::splat(0.0)), part, S::sub(x, part))
     }
 }
