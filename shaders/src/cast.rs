@@ -10,8 +10,8 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 
 const NAME: &str = "cast";
 
-/// `output[i] = input[i]`, as another element. Floats become integers by rounding towards zero, within the range of an
-/// `i32`; every value but zero is true.
+/// `output[i] = input[i]`, as another element. Floats become integers by rounding towards zero, within the range of the
+/// integer; every value but zero is true.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,13 @@ impl Spec {
     /// The conversion's name in keys, and its WGSL expression of `v`.
     fn conversion(&self) -> (Cow<'static, str>, Cow<'static, str>) {
         match (self.input, self.output, self.narrow) {
+            // WGSL converts a float above the range to the largest float within it.
+            (Element::F32, Element::I32, None) => {
+                ("value".into(), "select(B(v), B(2147483647), v >= A(2147483648.0))".into())
+            }
+            (Element::F32, Element::U32, _) => {
+                ("value".into(), "select(B(v), B(4294967295u), v >= A(4294967296.0))".into())
+            }
             (Element::F32, Element::I32, Some((bits, signed))) => {
                 let (low, high) = if signed { (-(1 << (bits - 1)), 1 << (bits - 1)) } else { (0, 1 << bits) };
                 // NaN becomes the maximum.

@@ -88,6 +88,10 @@ mod tests {
         run(&integers, T::new(&[4], &[-1.0_f32, 0.0, 0.0, 7.0]));
         run(&T::new(&[1], &[f32::NAN]), T::new(&[1], &[Bool(1)]));
         run(&truths, T::new(&[4], &[1.0_f32, 0.0, 1.0, 1.0]));
+        // Beyond the range: the nearest integer.
+        let large = T::new(&[4], &[3e9_f32, -3e9, 2_147_483_520.0, f32::MAX]);
+        run(&large, T::new(&[4], &[i32::MAX, i32::MIN, 2_147_483_520, i32::MAX]));
+        run(&large, T::new(&[4], &[3_000_000_000_u32, 0, 2_147_483_520, u32::MAX]));
     }
 
     #[test]
