@@ -8,7 +8,10 @@ mod libraries;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use delegraph_core::{Model, ModelBuilder, MutableOpResolver, Result, SubgraphBuilder, TensorType};
+use delegraph_core::ops::Params;
+use delegraph_core::{
+    Attributes, BuiltinOp, Model, ModelBuilder, MutableOpResolver, Result, SubgraphBuilder, TensorType,
+};
 use delegraph_delegate_api::plugin::{KernelLibrary, PluginError, PluginLibrary};
 use delegraph_interpreter::{BuiltinOpResolver, Interpreter};
 use libraries::{chain, library};
@@ -105,6 +108,44 @@ fn a_library_in_rust_runs_ops() {
     assert_eq!(next(5.0), [12.0, 0.0, -12.0]);
     interpreter.resize_input(0, &[2]).unwrap();
     assert_eq!(run(&mut interpreter, &[1.0, 2.0]).unwrap(), [4.0, 8.0]);
+}
+
+/// A composite whose body negates, where the kernel of its name computes the sine.
+fn composite(version: i32) -> Model {
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [3]);
+    let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
+    body.outputs([y]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [3]);
+    let y = graph.composite("Sin", body).version(version).inputs([x]).output("y");
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap()
+}
+
+#[test]
+fn a_kernel_of_a_library_runs_composites_of_its_name() {
+    let path = library("example_kernels");
+    close_to(&run(&mut build(composite(1), &path).unwrap(), &X).unwrap(), &X.map(f32::sin));
+    // There is no kernel for this version.
+    assert_eq!(run(&mut build(composite(2), &path).unwrap(), &X).unwrap(), X.map(|x| -x));
+    let model = {
+        let mut body = SubgraphBuilder::new("body");
+        let x = body.input("x", TensorType::Float32, [3]);
+        let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
+        body.outputs([y]);
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [3]);
+        let attributes = Attributes::new().with("window", 2);
+        let call = graph.composite("MovingAverage", body).version(2).attributes(&attributes);
+        let y = call.inputs([x]).output("y");
+        graph.outputs([y]);
+        ModelBuilder::new().subgraph(graph).build().unwrap()
+    };
+    // The kernel gets the attributes and the version of the composite.
+    let mut interpreter = build(model, &path).unwrap();
+    assert_eq!(run(&mut interpreter, &X).unwrap(), X);
+    assert_eq!(run(&mut interpreter, &[0.0; 3]).unwrap(), X.map(|x| x / 2.0));
 }
 
 #[test]

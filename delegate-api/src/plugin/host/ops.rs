@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use delegraph_core::kernel::InitContext;
+use delegraph_core::ops::Params;
 use delegraph_core::{
     Error, InvokeContext, Kernel, MutableOpResolver, PrepareContext, Registration, Result, Tensor, TensorId,
 };
@@ -284,15 +285,17 @@ impl OpKernel {
             |tensor: &Option<DelegraphTensor>| tensor.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let (input_pointers, output_pointers): (Vec<_>, Vec<_>) =
             (inputs.iter().map(pointer).collect(), outputs.iter().map(pointer).collect());
-        let name = match cx.node.op() {
-            delegraph_core::Op::Custom(name) => name,
-            delegraph_core::Op::Builtin(_) => "",
+        // A composite is a builtin op with a name and a version of its own.
+        let name = library.ops.get(op).map_or("", |op| &op.name);
+        let version = match cx.node.params() {
+            Params::StableHloComposite(composite) => u32::try_from(composite.version).unwrap_or(0).max(1),
+            _ => cx.node.version(),
         };
         let node = DelegraphOpNode {
             size: size_of::<DelegraphOpNode>(),
             op,
             name: text(name),
-            version: cx.node.version(),
+            version,
             options: cx.custom_options.as_ptr(),
             options_len: cx.custom_options.len(),
             inputs: input_pointers.as_ptr(),
