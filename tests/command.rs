@@ -270,6 +270,33 @@ fn diff_compares_outputs_and_nodes() {
     assert!(!text.contains("0e0"), "{text}");
 }
 
+/// The body of a composite has more nodes than the graph of the file.
+#[test]
+fn diff_numbers_the_nodes_of_composites_as_explain_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("composite.tflite");
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [4]);
+    let y = body.node(BuiltinOp::ABS, Params::None).inputs([x]).output("y");
+    let y = body.node(BuiltinOp::SQRT, Params::None).inputs([y]).output("z");
+    body.outputs([y]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let y = graph.composite("test.root", body).inputs([x]).output("y");
+    let y = graph.node(BuiltinOp::NEG, Params::None).inputs([y]).output("z");
+    graph.outputs([y]);
+    let bytes = ModelBuilder::new().subgraph(graph).build().unwrap().to_bytes().unwrap();
+    std::fs::write(&model, bytes).unwrap();
+    let nodes = |options: &[&str]| {
+        let arguments = [&["diff", path(&model), "--per-node", "--json"], options].concat();
+        let diff = delegraph(&arguments).expect(0, "").json();
+        let name = |node: &Value| node["op"].as_str().unwrap().to_owned();
+        diff["nodes"].as_array().unwrap().iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(&[]), ["ABS", "SQRT", "NEG"]);
+    assert_eq!(nodes(&["--delegate", "reference"]), ["ABS", "SQRT", "NEG"]);
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn bench_draws_no_progress_bar_in_the_background() {

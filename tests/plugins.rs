@@ -7,6 +7,8 @@ mod common;
 #[path = "../interpreter/tests/libraries/mod.rs"]
 mod libraries;
 
+use std::path::Path;
+
 use common::{delegraph, path};
 use delegraph::core::ops::binary::{AddParams, MulParams};
 use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder};
@@ -272,20 +274,37 @@ fn fuse_takes_libraries_of_fusions() {
 fn diff_finds_the_node_that_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model.tflite");
-    let mut graph = SubgraphBuilder::new("main");
-    let x = graph.input("x", TensorType::Float32, [5]);
-    let mut y = x;
-    for _ in 0..6 {
-        y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([y, x]).output("");
-        y = graph.node(BuiltinOp::NEG, delegraph::core::Params::None).inputs([y]).output("");
-    }
-    graph.outputs([y]);
-    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let chain = |name: &str| {
+        let mut graph = SubgraphBuilder::new(name);
+        let x = graph.input("x", TensorType::Float32, [5]);
+        let mut y = x;
+        for _ in 0..6 {
+            y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([y, x]).output("");
+            y = graph.node(BuiltinOp::NEG, delegraph::core::Params::None).inputs([y]).output("");
+        }
+        graph.outputs([y]);
+        graph
+    };
+    let save = |graph: SubgraphBuilder, file: &Path| {
+        ModelBuilder::new().subgraph(graph).build().unwrap().save(file).unwrap();
+    };
+    save(chain("main"), &file);
     let plugin = |option: &str| format!("plugin:{}{option}", libraries::library("faulty_plugin").display());
-    let diff = |code: i32, delegate: &str, more: &[&str]| {
-        let arguments = [&["diff", path(&file), "--delegate", delegate, "--json"], more].concat();
+    let diff_of = |file: &Path, code: i32, delegate: &str, more: &[&str]| {
+        let arguments = [&["diff", path(file), "--delegate", delegate, "--json"], more].concat();
         delegraph(&arguments).expect(code, "").json()
     };
+    // The body of a composite takes its place, with more nodes than the graph of the file has.
+    let composite = folder.path().join("composite.tflite");
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [5]);
+    let y = graph.composite("test.chain", chain("body")).inputs([x]).output("y");
+    graph.outputs([y]);
+    save(graph, &composite);
+    let bad = diff_of(&composite, 1, &plugin("?wrong=4"), &["--per-node", "--bisect"]);
+    assert_eq!((&bad["bisect"]["node"], &bad["first_bad"]), (&json!(4), &json!(4)), "{bad}");
+    assert_eq!(bad["nodes"].as_array().unwrap().len(), 12);
+    let diff = |code: i32, delegate: &str, more: &[&str]| diff_of(&file, code, delegate, more);
     let good = diff(0, &plugin(""), &["--per-node", "--bisect"]);
     assert_eq!((&good["ok"], &good["delegated_nodes"]), (&json!(true), &json!(6)));
     assert_eq!((&good["bisect"]["node"], &good["first_bad"]), (&json!(null), &json!(null)));
