@@ -214,8 +214,13 @@ impl<'a> Runners<'a> {
 
     /// Returns the name of the runner of this node.
     fn of(&self, node: &NodeReport) -> &'static str {
-        let matches = |op: &UnresolvedOp| op.op == node.op && op.version == node.version;
-        if self.unresolved().iter().any(matches) { NO_KERNEL } else { self.cpu }
+        if self.lack(node) { NO_KERNEL } else { self.cpu }
+    }
+
+    /// Returns whether the CPU kernels do not include this node's op.
+    #[must_use]
+    pub fn lack(&self, node: &NodeReport) -> bool {
+        self.unresolved().iter().any(|op| op.op == node.op && op.version == node.version)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use delegraph::Interpreter;
 use delegraph::core::printable;
+use delegraph::documents::Runners;
 use serde::Serialize;
 
 use super::delegates::Engine;
@@ -108,7 +109,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         arguments.model.path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     // Bodies of nodes that a delegate runs are prepared only without the delegate.
     let plain = || arguments.engine.build_plain(arguments.model.load()?);
-    let scenes = scenes(&interpreter, plain, index, &name, arguments.engine.cpu_name())?;
+    let runners = Runners::new(arguments.engine.cpu_name()).with_unresolved(missing.as_ref());
+    let scenes = scenes(&interpreter, plain, index, &name, runners)?;
     if scenes.is_empty() {
         let message =
             format!("nothing that runs on the CPU calls subgraph {index}, so that it is not prepared");
@@ -135,12 +137,12 @@ fn scenes(
     plain: impl Fn() -> Result<Interpreter, Failure>,
     index: usize,
     name: &str,
-    cpu: &str,
+    runners: Runners<'_>,
 ) -> Result<Vec<Scene>, Failure> {
     let mut scenes: Vec<Scene> = Vec::new();
     let mut undelegated: Option<Interpreter> = None;
     // Each with the runner of its calling node.
-    let mut open = VecDeque::from([(index, cpu.to_owned(), Look::Cpu)]);
+    let mut open = VecDeque::from([(index, runners.cpu.to_owned(), Look::Cpu)]);
     let mut seen = HashSet::from([index]);
     while let Some((index, runner, look)) = open.pop_front() {
         if matches!(look, Look::Partition { .. }) && undelegated.is_none() {
@@ -152,7 +154,7 @@ fn scenes(
             _ => interpreter,
         };
         // The runner of the calling node also runs nodes that no delegate claimed separately.
-        let rest = Rest { name: &runner, look };
+        let rest = Rest { name: &runner, look, runners };
         let Some((graph, report)) = from.graph(index).zip(from.subgraph_report(index)) else { continue };
         let title = match (index, graph.subgraph().name()) {
             (0, _) => name.to_owned(),
@@ -255,7 +257,7 @@ mod tests {
         let plain = || Ok(Interpreter::builder(counting()).build()?);
         let mut interpreter = builder.build().unwrap();
         interpreter.prepare().unwrap();
-        let scenes = scenes(&interpreter, plain, 0, "model", "cpu").unwrap();
+        let scenes = scenes(&interpreter, plain, 0, "model", Runners::new("cpu")).unwrap();
         assert_eq!(scenes.iter().map(|scene| scene.subgraph).collect::<Vec<_>>(), [0, 1, 2]);
         for (scene, op) in scenes.iter().zip(["WHILE", "LESS", "ADD"]) {
             let node = scene.vertices.iter().find(|vertex| vertex.node.is_some()).unwrap();

@@ -4,10 +4,14 @@ use std::collections::HashSet;
 
 use delegraph::core::{TensorId, printable};
 use delegraph::delegate_api::{GraphView, NodeReport, NodeView, PartitionReport, Report, Runner, TensorInfo};
+use delegraph::documents::Runners;
 use serde::Serialize;
 
 use super::super::output::{bytes, work};
 use super::super::text::plural;
+
+/// The runner of nodes without a kernel, as in `explain`.
+const NO_KERNEL: &str = "none";
 
 /// A graph to draw. Every edge points from a vertex to a later one. All texts are printable.
 #[derive(Serialize)]
@@ -53,6 +57,14 @@ pub(super) struct Rest<'a> {
     /// The name of the kernels, or of the partition that runs the whole subgraph.
     pub(super) name: &'a str,
     pub(super) look: Look,
+    pub(super) runners: Runners<'a>,
+}
+
+impl Rest<'_> {
+    /// Whether no kernel runs a node.
+    fn lacks(&self, node: &NodeReport) -> bool {
+        node.runner == Runner::Cpu && self.look == Look::Cpu && self.runners.lack(node)
+    }
 }
 
 /// The properties that determine a colour.
@@ -63,6 +75,8 @@ pub(super) enum Look {
     Border,
     /// Runs on the CPU.
     Cpu,
+    /// Cannot run: no kernel is registered.
+    None,
     /// Computed while preparing.
     Folded,
     /// Runs in the delegate's `number`th partition.
@@ -146,6 +160,7 @@ fn looks(report: &Report, rest: &Rest<'_>) -> Vec<Look> {
             let earlier = report.partitions.iter().take(partition);
             Look::Partition { delegate, number: earlier.filter(|p| p.delegate == delegate).count() }
         }
+        _ if rest.lacks(n) => Look::None,
         _ => rest.look,
     };
     report.nodes.iter().map(look).collect()
@@ -166,9 +181,14 @@ fn legend(report: &Report, looks: &[Look], folded: usize, rest: &Rest<'_>) -> Ve
     if let Some(more) = report.partitions.len().checked_sub(PARTITIONS).filter(|&more| more > 0) {
         lines.push(Line { look: Look::Border, text: format!("and {}", plural(more, "more partition")) });
     }
-    let unclaimed = report.nodes.iter().filter(|n| n.runner == Runner::Cpu).count();
-    let computed = "computed while preparing";
-    for (look, what, count) in [(rest.look, rest.name, unclaimed), (Look::Folded, computed, folded)] {
+    let lacking = report.nodes.iter().filter(|n| rest.lacks(n)).count();
+    let unclaimed = report.nodes.iter().filter(|n| n.runner == Runner::Cpu).count() - lacking;
+    let rows = [
+        (rest.look, rest.name, unclaimed),
+        (Look::None, "without a kernel", lacking),
+        (Look::Folded, "computed while preparing", folded),
+    ];
+    for (look, what, count) in rows {
         if count > 0 {
             lines.push(Line { look, text: format!("{what}: {}", plural(count, "node")) });
         }
@@ -181,6 +201,7 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, rest
     let runner = match n.runner {
         Runner::Folded => "folded".into(),
         Runner::Delegate { delegate: d, partition } => format!("{} #{partition}", delegate(d)),
+        _ if rest.lacks(n) => NO_KERNEL.to_owned(),
         _ => rest.name.to_owned(),
     };
     let id = n.node.0;

@@ -287,6 +287,7 @@ pub(super) fn fill(look: Look) -> String {
     let (hue, saturation, lightness) = match look {
         Look::Border => (0.0, 0.0, 1.0),
         Look::Cpu => (0.0, 0.0, 0.83),
+        Look::None => (0.0, 0.75, 0.85),
         Look::Folded => (0.0, 0.0, 0.98),
         Look::Partition { delegate, number } => {
             // The golden angle keeps the hues of any number of delegates apart.
