@@ -113,7 +113,8 @@ fn check(delegate: &WgpuDelegate, model: &Model, runs: &[(&[Data<'_>], bool)]) {
                 continue;
             }
             for (a, b) in one.elements::<f32>().unwrap().iter().zip(other.elements::<f32>().unwrap()) {
-                assert!((a - b).abs() <= 1e-5 * (1.0 + a.abs()), "run {run}: {a} and {b}");
+                let close = approx::abs_diff_eq!(a, b, epsilon = 1e-5 * (1.0 + a.abs()));
+                assert!(close, "run {run}: {a} and {b}");
             }
         }
     }

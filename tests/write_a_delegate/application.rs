@@ -36,6 +36,6 @@ fn a_model_runs_with_the_delegate() {
     plain.input_mut::<f32>(0).unwrap().fill(0.5);
     plain.invoke().unwrap();
     for (got, want) in got.iter().zip(plain.output::<f32>(0).unwrap()) {
-        assert!((got - want).abs() < 1e-5, "{got} {want}");
+        approx::assert_abs_diff_eq!(got, want, epsilon = 1e-5);
     }
 }
