@@ -9,7 +9,7 @@ use crate::error::{Result, UnresolvedNode, UnresolvedOp, UnresolvedOps, Unresolv
 use crate::graph::{Model, Subgraph};
 use crate::kernel::{InitContext, Kernel};
 use crate::ops;
-use crate::types::{BuiltinOp, Op};
+use crate::types::{BuiltinOp, Op, printable};
 
 type Init = dyn Fn(&InitContext<'_>) -> Result<Box<dyn Kernel>> + Send + Sync;
 
@@ -305,8 +305,8 @@ pub fn check_resolved(model: &Model, resolver: &dyn OpResolver) -> Result<(), Un
     if unresolved.is_empty() {
         if let Some(version) = newer {
             log::warn!(
-                "the model's metadata asks for TFLite {version}, this build's op table reaches {}; \
-                 every op has a kernel, so it runs all the same",
+                "the model's metadata asks for TFLite {}; this build's op table reaches {}",
+                printable(version),
                 newest_runtime()
             );
         }
