@@ -123,6 +123,16 @@ impl CompositeReport {
         self.rejections = rejections;
         self
     }
+
+    /// Whether the nodes of its body took its place.
+    pub fn is_inlined(&self) -> bool {
+        self.runner == CompositeRunner::Inlined
+    }
+
+    /// Returns the rejections of delegates that know the composite: the others cannot run any composite of its name.
+    pub fn refusals(&self) -> impl Iterator<Item = &(usize, Rejection)> {
+        self.rejections.iter().filter(|(_, reason)| !matches!(reason, Rejection::UnsupportedComposite { .. }))
+    }
 }
 
 /// The runner of a marked composite.

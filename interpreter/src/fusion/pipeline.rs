@@ -378,17 +378,19 @@ impl Run<'_> {
         let plain = |c: &Composite<'_>, _| !keeps && !keep(c) && self.pipeline.runs(c.name) && !fused(c);
         let limits = &self.pipeline.limits;
         let bounds = Bounds { nodes: limits.inlined_nodes, earlier: 0, bytes: limits.memory };
-        let first = Inliner { composite: &plain, functions: true, state: false, bounds }.run(&model)?;
+        let first =
+            Inliner { composite: &plain, functions: true, state: false, earlier: &[], bounds }.run(&model)?;
         // Copies of functions have variables of their own, so calls are counted without functions.
         let copied = first.as_ref().map_or(&*model, |inlined| &inlined.model);
         let repeated = if stateful { calls::repeated(copied) } else { Vec::new() };
         let once = |place: Place| place.is_some_and(|(s, _)| repeated.get(s) == Some(&false));
         let recurrent = |c: &Composite<'_>, place| stateful && !keep(c) && fused(c) && once(place);
-        let second = Inliner { composite: &recurrent, functions: false, state: true, bounds }.run(copied)?;
+        let second = Inliner { composite: &recurrent, functions: false, state: true, earlier: &[], bounds }
+            .run(copied)?;
         self.report.unchanged.extend(report::kept(copied, &repeated, &|c| !keep(c) && fused(c)));
         let mut names = Vec::new();
         let mut inlined: Option<Model> = None;
-        for Inlined { model, origins, .. } in first.into_iter().chain(second) {
+        for Inlined { model, origins } in first.into_iter().chain(second) {
             names.extend(origins.into_iter().flatten().map(|o| format!("composite \"{}\"", o.name)));
             inlined = Some(model);
         }

@@ -209,6 +209,82 @@ fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
     }
 }
 
+/// A delegate that declares composites, and refuses all of them and all nodes.
+struct Refuses(VersionTable);
+
+impl SimpleDelegate for Refuses {
+    fn name(&self) -> &str {
+        "refuses"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.0
+    }
+
+    fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
+        let name = node.composite().map_or_else(|| "no composite".to_owned(), |c| c.name.to_owned());
+        Err(Rejection::Other(name))
+    }
+
+    fn create_kernel(&mut self, _: &DelegateParams, _: &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> {
+        unreachable!("nothing is claimed")
+    }
+}
+
+/// Composites in bodies of composites keep their reasons and the numbers of their nodes.
+#[test]
+fn nested_composites_keep_their_reasons() {
+    // c = (b = (a = neg), abs), neg; beside it, another a before all.
+    let inner = || {
+        let mut body = SubgraphBuilder::new("a");
+        let x = body.input("x", TensorType::Float32, [4]);
+        let y = step(&mut body, NEG, x, "y");
+        body.outputs([y]);
+        body
+    };
+    let around = |name: &str, called: &str, body: SubgraphBuilder, op| {
+        let mut outer = SubgraphBuilder::new(name);
+        let x = outer.input("x", TensorType::Float32, [4]);
+        let y = outer.composite(called, body).inputs([x]).output("y");
+        let y = step(&mut outer, op, y, "z");
+        outer.outputs([y]);
+        outer
+    };
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let x = graph.composite("a", inner()).inputs([x]).output("first");
+    let body = around("c", "b", around("b", "a", inner(), ABS), NEG);
+    let x = graph.composite("c", body).inputs([x]).output("y");
+    graph.outputs([x]);
+    let model = build(graph);
+    let numbers = |c: &CompositeReport| c.nodes.iter().map(|id| id.0).collect::<Vec<_>>();
+    let expected = [("a", vec![0]), ("a", vec![1]), ("b", vec![1, 2]), ("c", vec![1, 2, 3])];
+    // Whatever is declared: what is not is inlined earlier.
+    for declared in 0..8 {
+        let names = ["a", "b", "c"].into_iter().enumerate().filter(|(i, _)| declared >> i & 1 == 1);
+        let names: Vec<&str> = names.map(|(_, name)| name).collect();
+        let table =
+            || names.iter().fold(VersionTable::default(), |table, name| table.with_composite(name, 1));
+        let mut interpreter =
+            Interpreter::builder(model.clone()).delegate(Simple(Refuses(table()))).build().unwrap();
+        assert_eq!(run(&mut interpreter, &X).unwrap(), X.map(|x| -x.abs()));
+        let mut found: Vec<_> = interpreter.report().composites.iter().collect();
+        found.sort_by_key(|c| (c.name.clone(), c.nodes.clone()));
+        let composites: Vec<_> = found.iter().map(|c| (c.name.as_str(), numbers(c))).collect();
+        assert_eq!(composites, expected, "{names:?}");
+        let error =
+            Interpreter::builder(model.clone()).delegate(Simple(Refuses(table()))).policy(Policy::Require);
+        let error = error.build().err().unwrap().to_string();
+        assert_eq!(error.contains("; composite \"b\": b"), names.contains(&"b"), "{error}");
+        for composite in found {
+            let kind = composite.rejections.first().map(|(_, reason)| reason.kind());
+            let wanted =
+                if names.contains(&composite.name.as_str()) { "Other" } else { "UnsupportedComposite" };
+            assert_eq!(kind, Some(wanted), "{names:?} {composite:?}");
+        }
+    }
+}
+
 /// A body that returns its input unchanged is not inlined, but called.
 #[test]
 fn a_body_that_cannot_take_its_place_is_called() {

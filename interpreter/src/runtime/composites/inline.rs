@@ -1,6 +1,7 @@
 //! Inlining of called subgraphs: bodies of composites, and functions.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use delegraph_core::error::{LimitExceeded, Result};
 use delegraph_core::graph::{Model, Node, NodeId, Subgraph, Tensor, TensorId};
@@ -16,9 +17,9 @@ pub(crate) const CONTROL: &str = "model_control_dependencies";
 pub(crate) struct Origin {
     pub(crate) name: String,
     pub(crate) version: u32,
-    /// The former place of the composite.
+    /// The place of the composite in the model before its last inlining.
     pub(crate) place: Place,
-    /// Each delegate that did not claim it, with the reason.
+    /// Each delegate that did not claim it, with the reason; empty for a composite that was just inlined.
     pub(crate) rejections: Vec<(usize, Rejection)>,
     /// The nodes of the body, by their numbers in the graph that contains them now.
     pub(crate) nodes: Vec<NodeId>,
@@ -27,10 +28,8 @@ pub(crate) struct Origin {
 /// The result of inlining.
 pub(crate) struct Inlined {
     pub(crate) model: Model,
-    /// Per subgraph, the composites that were replaced by their bodies.
+    /// Per subgraph, the composites that were replaced by their bodies, now or earlier.
     pub(crate) origins: Vec<Vec<Origin>>,
-    /// Per subgraph and node, its new number; `None` if a body replaced the node.
-    pub(crate) moved: Vec<Vec<Option<NodeId>>>,
 }
 
 /// The place of a call: subgraph and node; `None` inside a body that is being inlined.
@@ -44,6 +43,8 @@ pub(crate) struct Inliner<'c> {
     pub(crate) functions: bool,
     /// Whether to inline bodies with state. Such state is reset in every call; inlined, it persists.
     pub(crate) state: bool,
+    /// Per subgraph, the composites that an earlier inlining replaced.
+    pub(crate) earlier: &'c [Vec<Origin>],
     pub(crate) bounds: Bounds,
 }
 
@@ -65,17 +66,17 @@ impl Inliner<'_> {
         if !nodes.any(|n| matches!(n.params(), Params::StableHloComposite(_) | Params::Call(_))) {
             return Ok(None);
         }
-        let (mut subgraphs, mut origins, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut subgraphs, mut origins) = (Vec::new(), Vec::new());
         let (mut changed, mut size) = (false, Size { nodes: self.bounds.earlier, bytes: 0 });
         for (s, subgraph) in model.subgraphs().iter().enumerate() {
             let mut expansion = Expansion::new(self, model, s, size);
             let mut places = Vec::with_capacity(subgraph.nodes().len());
             for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
-                let (at, count) = (expansion.nodes.len(), expansion.count);
+                let first = expansion.nodes.len();
                 expansion.push(node.clone(), Some((s, id)), 0)?;
-                places.push((expansion.count == count).then_some(NodeId(at)));
+                places.push(first..expansion.nodes.len());
             }
-            moved.push(places);
+            expansion.keep_origins(s, &places);
             changed |= expansion.count > 0;
             origins.push(std::mem::take(&mut expansion.origins));
             size = expansion.size;
@@ -86,7 +87,7 @@ impl Inliner<'_> {
         }
         let mut draft = model.draft_with(subgraphs);
         draft.metadata.retain(|(name, _)| name != CONTROL);
-        Ok(Some(Inlined { model: draft.verify()?, origins, moved }))
+        Ok(Some(Inlined { model: draft.verify()?, origins }))
     }
 
     /// Returns the subgraph that replaces `node`, if there is one.
@@ -175,13 +176,13 @@ struct Size {
 }
 
 impl Size {
-    /// Adds a body whose tensors get names that begin with `prefix`.
+    /// Adds a body with `origins` earlier origins, whose tensors get names that begin with `prefix`.
     ///
     /// # Errors
     /// [`LimitExceeded`] above the limits.
-    fn add(&mut self, body: &Subgraph, prefix: &str, bounds: Bounds) -> Result<()> {
-        // An empty body also counts as a step.
-        self.nodes = self.nodes.saturating_add(body.nodes().len().max(1));
+    fn add(&mut self, (body, origins): (&Subgraph, usize), prefix: &str, bounds: Bounds) -> Result<()> {
+        // An empty body also counts as a step, and so does an origin that is copied.
+        self.nodes = self.nodes.saturating_add(body.nodes().len().max(1)).saturating_add(origins);
         if self.nodes > bounds.nodes {
             let (needed, allowed) = (self.nodes as u64, bounds.nodes as u64);
             return Err(LimitExceeded::InlinedNodes { needed, allowed }.into());
@@ -213,25 +214,31 @@ impl<'m, 'c> Expansion<'m, 'c> {
             *id = self.same.get(id).copied().unwrap_or(*id);
         }
         let model = self.model;
-        let body = self.inliner.callee(model, &node, place).and_then(|index| model.subgraphs().get(index));
+        let callee = self.inliner.callee(model, &node, place);
+        let body = callee.and_then(|index| Some((index, model.subgraphs().get(index)?)));
         let (tensors, outputs) = (self.subgraph.tensors(), &self.outputs);
         let fits =
-            |body: &&Subgraph| fits(tensors, &|id| outputs.contains(id), &node, body, self.inliner.state);
-        match body.filter(|body| depth < DEPTH && fits(body)) {
-            Some(body) => {
-                self.expand(&node, place, body, depth)?;
-            }
+            |body: &Subgraph| fits(tensors, &|id| outputs.contains(id), &node, body, self.inliner.state);
+        match body.filter(|(_, body)| depth < DEPTH && fits(body)) {
+            Some((index, body)) => self.expand(&node, place, (index, body), depth)?,
             _ => self.nodes.push(node),
         }
         Ok(())
     }
 
-    fn expand(&mut self, call: &Node, place: Place, body: &Subgraph, depth: usize) -> Result<()> {
+    fn expand(
+        &mut self,
+        call: &Node,
+        place: Place,
+        (index, body): (usize, &Subgraph),
+        depth: usize,
+    ) -> Result<()> {
         self.count += 1;
         let first = self.nodes.len();
         let composite = Composite::of_builtin(self.model, call);
         let prefix = composite.map_or("call", |c| c.name);
-        self.size.add(body, prefix, self.inliner.bounds)?;
+        let origins = self.inliner.earlier.get(index).map_or(0, Vec::len);
+        self.size.add((body, origins), prefix, self.inliner.bounds)?;
         let mut map: Vec<Option<TensorId>> = vec![None; body.tensors().len()];
         let set = |map: &mut Vec<Option<TensorId>>, id: &TensorId, to| {
             if let Some(slot) = map.get_mut(id.0) {
@@ -274,19 +281,34 @@ impl<'m, 'c> Expansion<'m, 'c> {
                 self.same.insert(*here, self.same.get(&there).copied().unwrap_or(there));
             }
         }
+        let mut places = Vec::with_capacity(body.nodes().len());
         for node in body.nodes() {
             let mut node = node.clone();
             node.inputs_mut().iter_mut().flatten().for_each(|id| *id = to(id));
             node.outputs_mut().iter_mut().for_each(|id| *id = to(id));
             node.intermediates_mut().iter_mut().flatten().for_each(|id| *id = to(id));
+            let first = self.nodes.len();
             self.push(node, None, depth + 1)?;
+            places.push(first..self.nodes.len());
         }
+        self.keep_origins(index, &places);
         if let Some(composite) = composite {
             let nodes = (first..self.nodes.len()).map(NodeId).collect();
             let (name, version) = (composite.name.to_owned(), composite.version);
             self.origins.push(Origin { name, version, place, rejections: Vec::new(), nodes });
         }
         Ok(())
+    }
+
+    /// Adds the earlier origins of subgraph `index`, whose nodes are now at `places`.
+    fn keep_origins(&mut self, index: usize, places: &[Range<usize>]) {
+        let numbers = |id: &NodeId| places.get(id.0).cloned().unwrap_or_default().map(NodeId);
+        let earlier = self.inliner.earlier.get(index).into_iter().flatten();
+        self.origins.extend(earlier.map(|origin| Origin {
+            place: None,
+            nodes: origin.nodes.iter().flat_map(numbers).collect(),
+            ..origin.clone()
+        }));
     }
 
     fn finish(mut self) -> Subgraph {

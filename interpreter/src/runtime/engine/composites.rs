@@ -25,8 +25,8 @@ impl Engine {
     /// If the resulting model is invalid, or a kernel cannot be created.
     pub(crate) fn resolve_composites(&mut self) -> Result<()> {
         let original = self.original.clone();
-        match self.inline(&original, &|_| false)? {
-            Some(Inlined { model, mut origins, .. }) => {
+        match self.inline(&original, &[], &|_| false)? {
+            Some(Inlined { model, mut origins }) => {
                 self.set_reasons(&mut origins, &HashMap::new());
                 self.adopt(Arc::new(model), origins)?;
             }
@@ -62,38 +62,38 @@ impl Engine {
             return Ok(false);
         }
         let model = self.model.clone();
-        let inlined = self.inline(&model, &|place| place.is_some_and(|place| left.contains_key(&place)))?;
-        let Some(Inlined { model, mut origins, moved }) = inlined else { return Ok(false) };
+        let inlined = self
+            .inline(&model, &self.inlined, &|place| place.is_some_and(|place| left.contains_key(&place)))?;
+        let Some(Inlined { model, mut origins }) = inlined else { return Ok(false) };
         self.set_reasons(&mut origins, &left);
-        for ((new, old), moved) in origins.iter_mut().zip(&self.inlined).zip(&moved) {
-            let number = |id: &NodeId| moved.get(id.0).copied().flatten();
-            new.extend(old.iter().map(|origin| Origin {
-                nodes: origin.nodes.iter().filter_map(number).collect(),
-                ..origin.clone()
-            }));
-        }
         self.adopt(Arc::new(model), origins)?;
         Ok(true)
     }
 
-    /// Sets the reasons why delegates did not claim the composites in `origins`: those in `left`, or that they do not
+    /// Sets the reasons why delegates did not claim the new composites in `origins`: those in `left`, or that they do not
     /// declare them.
     fn set_reasons(&self, origins: &mut [Vec<Origin>], left: &Left) {
-        for origin in origins.iter_mut().flatten() {
+        for origin in origins.iter_mut().flatten().filter(|origin| origin.rejections.is_empty()) {
             let given = origin.place.and_then(|place| left.get(&place)).cloned();
             origin.rejections =
                 given.unwrap_or_else(|| self.delegates.undeclared(&origin.name, origin.version));
         }
     }
 
-    /// Inlines the composites that no delegate or kernel can run as a whole, and those in `left`.
-    fn inline(&self, model: &Model, left: &dyn Fn(Place) -> bool) -> Result<Option<Inlined>> {
+    /// Inlines the composites that no delegate or kernel can run as a whole, and those in `left`, after an earlier inlining
+    /// of those in `inlined`.
+    fn inline(
+        &self,
+        model: &Model,
+        inlined: &[Vec<Origin>],
+        left: &dyn Fn(Place) -> bool,
+    ) -> Result<Option<Inlined>> {
         let whole = |c: &Composite<'_>| self.runs_whole(c);
         let composite = |c: &Composite<'_>, place| left(place) || !whole(c);
         let nodes = |model: &Model| model.subgraphs().iter().map(|g| g.nodes().len()).sum::<usize>();
         let earlier = nodes(model).saturating_sub(nodes(&self.original));
         let bounds = Bounds { nodes: self.limits.inlined_nodes, earlier, bytes: self.limits.memory };
-        Inliner { composite: &composite, functions: false, state: false, bounds }.run(model)
+        Inliner { composite: &composite, functions: false, state: false, earlier: inlined, bounds }.run(model)
     }
 
     /// Returns whether a kernel is registered under the composite's name, or a delegate declares it.

@@ -1,7 +1,8 @@
 //! The second step of preparing: delegates claim nodes.
 
 use delegraph_core::error::{Error, Result};
-use delegraph_delegate_api::{NodeReport, Policy, Rejection, Report, Runner};
+use delegraph_core::printable;
+use delegraph_delegate_api::{CompositeReport, NodeReport, Policy, Rejection, Report, Runner};
 
 use super::composites;
 use super::inferred::{Inference, Inferred};
@@ -68,23 +69,24 @@ fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> R
         Claims { report, partitions: Vec::new(), units }
     } else {
         let budget = env.services.budget;
-        let claims = match claim(candidate, delegates, &*env.subgraphs, budget) {
+        match claim(candidate, delegates, &*env.subgraphs, budget) {
             Ok(claims) => claims,
             Err((index, error)) => {
                 // A delegate that was interrupted has not failed.
                 budget.check()?;
                 return Err(delegates.fail(index, "", error));
             }
-        };
-        // Composites that no delegate claimed are offered again, node by node.
-        let complete = composites::unclaimed(parts, &claims.report).next().is_none();
-        if role == Role::Entry && delegates.policy == Policy::Require && complete {
-            require(&claims.report)?;
         }
-        claims
     };
     let origins = env.services.inlined.get(parts.index).map_or(&[][..], Vec::as_slice);
     claims.report.composites = composites::report(parts, &claims.report, origins);
+    if !on_cpu && role == Role::Entry && env.services.delegates.policy == Policy::Require {
+        // Composites that no delegate claimed are offered again, node by node.
+        let complete = composites::unclaimed(parts, &claims.report).next().is_none();
+        if complete {
+            require(&claims.report)?;
+        }
+    }
     Ok(claims)
 }
 
@@ -106,8 +108,20 @@ fn require(report: &Report) -> Result<()> {
         return Ok(());
     }
     let reason = |node: &NodeReport| {
-        let reason = node.rejections.last().map_or_else(String::new, |(_, r)| format!(": {r}"));
-        format!("node {} ({} v{}){reason}", node.node.0, node.op, node.version)
+        let of = |(delegate, reason): &(usize, Rejection)| match &report.delegates[..] {
+            [_] => reason.to_string(),
+            names => format!("{}: {reason}", names.get(*delegate).map_or("", String::as_str)),
+        };
+        let whole = |c: &CompositeReport| {
+            let refused = c.refusals().map(of).collect::<Vec<_>>();
+            (!refused.is_empty())
+                .then(|| format!("composite \"{}\": {}", printable(&c.name), refused.join("; ")))
+        };
+        let composites = report.composites.iter().filter(|c| c.is_inlined() && c.nodes.contains(&node.node));
+        let reasons: Vec<String> =
+            node.rejections.iter().map(of).chain(composites.filter_map(whole)).collect();
+        let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
+        format!("node {} ({} v{}){reasons}", node.node.0, node.op, node.version)
     };
     let reasons = left.iter().copied().take(8).map(reason).collect();
     Err(Error::not_delegated(report.nodes.len(), left.len(), reasons))
