@@ -105,9 +105,57 @@ fn verbs_say_what_each_delegate_runs() {
     let text =
         "chains: 2 of 2 nodes in 1 partition\nchains: 0 of 2 nodes; another delegate runs it (2 nodes)\n";
     assert!(ran.stdout.ends_with(text), "{}", ran.stdout);
+    // Nodes of constants are computed while preparing, and a model may have no nodes.
+    let other = folder.path().join("other.tflite");
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.constant("x", [2], &[1f32, 2.0]);
+    let sum = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("sum");
+    graph.outputs([sum]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&other).unwrap();
+    let ran = delegraph(&["run", path(&other), "--delegate", &plugin]).expect(0, "");
+    assert!(
+        ran.stdout.ends_with("chains: 0 of 1 node; computed while preparing (1 node)\n"),
+        "{}",
+        ran.stdout
+    );
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [2]);
+    graph.outputs([x]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&other).unwrap();
+    let ran = delegraph(&["run", path(&other), "--delegate", &plugin]).expect(0, "");
+    assert!(ran.stdout.ends_with("chains: 0 of 0 nodes; the model has no nodes\n"), "{}", ran.stdout);
+    // The reason of each delegate.
+    let arguments = ["run", path(&file), "--delegate", &plugin, "--delegate", &few, "--exclude-op", "MUL"];
+    let ran = delegraph(&[&arguments[..], &["--policy", "require"]].concat());
+    let reasons = "node 1 (MUL v1): chains: MUL is excluded; chains: MUL is excluded";
+    assert!(ran.stderr.contains(reasons), "{}", ran.stderr);
     // CPU kernels are not delegates.
     let found = delegraph(&["run", path(&file), "--delegate", "reference", "--json"]).expect(0, "").json();
     assert_eq!(found["delegates"], json!([]));
+}
+
+#[test]
+fn batches_say_what_each_delegate_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model.tflite");
+    model().save(&file).unwrap();
+    let (records, out) = (folder.path().join("records"), folder.path().join("out"));
+    std::fs::create_dir(&records).unwrap();
+    write_npy(&records.join("a.npy"), &[1.0, -1.0, 0.5, 2.0, 0.0]);
+    let lines = |code: i32, delegate: &str, more: &[&str]| {
+        let batch = ["run", path(&file), "--inputs", path(&records), "--output-dir", path(&out)];
+        let ran = delegraph(&[&batch[..], &["--delegate", delegate, "--json"], more].concat());
+        let found = ran.expect(code, "").json();
+        found["delegates"].as_array().unwrap().iter().map(|line| line["nodes"].clone()).collect::<Vec<_>>()
+    };
+    let plugin = format!("plugin:{}", libraries::library("example_plugin").display());
+    assert_eq!(lines(0, &plugin, &[]), [json!(2)]);
+    // No record is left to be run.
+    assert_eq!(lines(0, &plugin, &["--resume"]), [json!(2)]);
+    assert_eq!(lines(0, "cpu", &[]), Vec::<serde_json::Value>::new());
+    // Every record fails.
+    let fails = format!("plugin:{}?at=invoke", libraries::library("faulty_plugin").display());
+    assert_eq!(lines(1, &fails, &[]), [json!(2)]);
 }
 
 #[test]

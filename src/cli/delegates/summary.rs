@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use delegraph::Interpreter;
+use delegraph::core::printable;
 use delegraph::delegate_api::{Policy, Report, Runner};
 use serde::Serialize;
 
@@ -101,14 +102,26 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut others = 0;
     for report in reports {
+        let mut refused: BTreeMap<usize, String> = BTreeMap::new();
+        for composite in report.composites.iter().filter(|composite| composite.is_inlined()) {
+            let Some((_, reason)) = composite.refusals().find(|(delegate, _)| *delegate == index) else {
+                continue;
+            };
+            let text = format!("composite \"{}\": {reason}", printable(&composite.name));
+            refused.extend(composite.nodes.iter().map(|node| (node.0, text.clone())));
+        }
         line.partitions += report.partitions.iter().filter(|p| p.delegate == index).count();
         line.total += report.nodes.len();
         for node in &report.nodes {
             let rejection = node.rejections.iter().find(|(delegate, _)| *delegate == index);
             match (&node.runner, rejection) {
                 (Runner::Delegate { delegate, .. }, _) if *delegate == index => line.nodes += 1,
-                (Runner::Folded, _) => {}
-                (_, Some((_, reason))) => *reasons.entry(reason.to_string()).or_default() += 1,
+                (Runner::Folded, _) => *reasons.entry("computed while preparing".into()).or_default() += 1,
+                (_, Some((_, reason))) => {
+                    // The delegate would run the node as a part of the composite.
+                    let reason = refused.get(&node.node.0).cloned().unwrap_or_else(|| reason.to_string());
+                    *reasons.entry(reason).or_default() += 1;
+                }
                 (Runner::Delegate { .. }, None) => others += 1,
                 _ => {}
             }
@@ -121,6 +134,7 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
     let failure = failures.into_iter().find(|failure| failure.delegate == name);
     line.why = match failure {
         Some(failure) => Some(format!("it failed: {}", failure.message.lines().next().unwrap_or_default())),
+        None if line.total == 0 => Some("the model has no nodes".into()),
         None => why(&reasons),
     };
     if policy == Policy::Report && line.nodes > 0 {

@@ -227,9 +227,16 @@ impl<'a> Work<'a> {
                 .map(|job| job.join().unwrap_or_else(|_| Err(Failure::internal())))
                 .collect();
             others?;
-            let lines =
-                |r: Runner<'_>| r.arguments.engine.delegation(&r.interpreter, r.entry.subgraph).delegates;
-            Ok(runner?.map(lines).unwrap_or_default())
+            let mut runner = match runner? {
+                Some(runner) => runner,
+                None => make()?,
+            };
+            let engine = &runner.arguments.engine;
+            if engine.delegates_anything() {
+                // If the last record failed or none was waiting: for the shapes of the file. An error leaves no lines.
+                let _ = runner.interpreter.prepare();
+            }
+            Ok(engine.delegation(&runner.interpreter, runner.entry.subgraph).delegates)
         })
     }
 
