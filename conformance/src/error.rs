@@ -91,7 +91,7 @@ mod tests {
         use crate::expectations::Expectations;
         use crate::npy::{self, Array};
 
-        check::<io::Error>(&Array::parse(b"\x93NUMPY").unwrap_err());
+        check::<io::Error>(&Array::parse(b"\x93NUMPY\x09\x00").unwrap_err());
         check::<delegraph_core::kernel::StringsError>(&npy::write_strings(&[1], b"hello").unwrap_err());
         check::<toml::de::Error>(&Expectations::parse("known =").unwrap_err());
         // Neither expectations nor results.

@@ -1,5 +1,7 @@
 //! NumPy arrays, read through the `npyz` crate.
 
+use std::io;
+
 use delegraph_core::TensorType;
 use delegraph_core::kernel::Strings;
 use npyz::{NpyHeader, TypeChar};
@@ -31,8 +33,14 @@ impl Array {
                 _ => "it does not begin with the bytes of the .npy format",
             }));
         }
+        let brackets = header(file).iter().filter(|&&byte| b"([{".contains(&byte)).count();
+        if brackets > MAX_BRACKETS {
+            return Err(Error::invalid(format!(
+                "its header has {brackets} opening brackets; at most {MAX_BRACKETS} are supported"
+            )));
+        }
         let mut data = file;
-        let npy = NpyHeader::from_reader(&mut data).map_err(Error::invalid_caused_by)?;
+        let npy = NpyHeader::from_reader(&mut data).map_err(|e| invalid_header(e, file))?;
         let shape: Vec<usize> = npy
             .shape()
             .iter()
@@ -135,6 +143,36 @@ impl Array {
             }
             _ => Err(Error::invalid(format!("the array is {}, the input {ty}", self.ty))),
         }
+    }
+}
+
+/// Maximum number of opening brackets in a header: the parser of the crate recurses at each, on the stack. A header of
+/// numbers or strings has two.
+const MAX_BRACKETS: usize = 64;
+
+/// Returns the text of the header of `file`; empty if the file ends within it.
+fn header(file: &[u8]) -> &[u8] {
+    let text = match *file {
+        [_, _, _, _, _, _, 1, _, a, b, ref text @ ..] => text.get(..u16::from_le_bytes([a, b]).into()),
+        [_, _, _, _, _, _, _, _, a, b, c, d, ref text @ ..] => {
+            usize::try_from(u32::from_le_bytes([a, b, c, d])).ok().and_then(|length| text.get(..length))
+        }
+        _ => None,
+    };
+    text.unwrap_or_default()
+}
+
+/// Returns the error of a header of `file` that cannot be read.
+fn invalid_header(error: io::Error, file: &[u8]) -> Error {
+    // The crate reports a file that ends within these bytes as one of another format.
+    const MAGIC_AND_VERSION: usize = 8;
+    if error.kind() == io::ErrorKind::UnexpectedEof || file.len() < MAGIC_AND_VERSION {
+        return Error::invalid("the file ends within its header");
+    }
+    // The message of a syntax error repeats the header, which may have megabytes.
+    match error.to_string().contains('\n') {
+        true => Error::invalid("its header is not a Python dictionary"),
+        false => Error::invalid_caused_by(error),
     }
 }
 
@@ -246,5 +284,26 @@ mod tests {
         check("|S0", "(2,)", b"", &["", ""]);
         check("<U2", "(2,)", &[0xe9, 0, 0, 0, 0, 0, 0, 0, 0x61, 0, 0, 0, 0x62, 0, 0, 0], &["\u{e9}", "ab"]);
         assert!(Array::parse(&file("|S3", "(2,)", b"abcab")).is_err());
+    }
+
+    #[test]
+    fn damaged_headers_have_short_errors() {
+        let check = |file: &[u8], want: &str| {
+            assert_eq!(Array::parse(file).unwrap_err().to_string(), want, "{file:?}");
+        };
+        let whole = file("<f4", "(1,)", &[0; 4]);
+        for length in [6, 7, 8, 9, 10, 40] {
+            check(&whole[..length], "the file ends within its header");
+        }
+        check(&file("<f4", &"x".repeat(4000), &[]), "its header is not a Python dictionary");
+        check(&file("<f4", "(-1,)", &[]), "dimension cannot be negative");
+        // The parser would overflow the stack. Brackets in texts do not hide the nesting.
+        let nested = file("<f4", &"(')',".repeat(10_000), &[]);
+        let want = "its header has 10001 opening brackets; at most 64 are supported";
+        check(&nested, want);
+        let mut second = b"\x93NUMPY\x02\x00".to_vec();
+        second.extend(u32::try_from(nested.len() - 10).unwrap().to_le_bytes());
+        second.extend(&nested[10..]);
+        check(&second, want);
     }
 }
