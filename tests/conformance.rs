@@ -155,6 +155,39 @@ fn a_case_that_is_written_out_runs_as_a_corpus() {
     }
 }
 
+/// A pipe has no end: reading one would block.
+#[test]
+fn cases_that_cannot_be_read_are_invalid() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    delegraph(&["conformance", "--write-case", "binary/add_float32_shapes1", path(&whole)]).expect(0, "");
+    let copy = |name: &str| {
+        let case = folder.path().join(name);
+        fs::create_dir(&case).unwrap();
+        for file in ["case.json", "model.tflite", "input_0.npy", "input_1.npy", "expected_0.npy"] {
+            fs::copy(whole.join(file), case.join(file)).unwrap();
+        }
+        case
+    };
+    let pipes = [("a", "model.tflite"), ("b", "input_0.npy"), ("c", "expected_0.npy"), ("d", "case.json")];
+    for (name, file) in pipes {
+        let file = copy(name).join(file);
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    }
+    fs::remove_file(copy("e").join("input_1.npy")).unwrap();
+    let arguments = ["conformance", "--corpus", path(folder.path()), "--timeout", "20", "--json"];
+    let report = delegraph(&arguments).expect(1, "").json();
+    assert_eq!(report["total"], 6, "{report}");
+    assert_eq!(of(&report, "whole"), ("pass".into(), String::new()));
+    for (name, file) in pipes {
+        let detail = format!("{file}: it is a pipe, a socket or a device, not a file");
+        assert_eq!(of(&report, name), ("invalid".into(), detail));
+    }
+    let detail = "input_1.npy: there is no such file; a case with expected outputs needs all inputs";
+    assert_eq!(of(&report, "e"), ("invalid".into(), detail.into()));
+}
+
 #[test]
 fn runs_are_compared() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use delegraph_core::types::read_regular;
@@ -17,6 +19,8 @@ use crate::engine::{Answers, CaseFailure, CaseResult, Feed, GivenTolerance, Outc
 use crate::error::Error;
 use crate::npy::{self, Array};
 use crate::runner::{ContractChecks, Engine, answer};
+
+const MODEL: &str = "model.tflite";
 
 /// `case.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -42,12 +46,13 @@ pub struct CaseFile {
     pub origin: String,
 }
 
-/// Returns every case below `root`: folders that hold a `model.tflite`, sorted by path.
+/// Returns every case below `root`: folders with an entry `model.tflite`, sorted by path. Whether the entry is a model is
+/// checked by [`load`], so that a case without a readable one has a result.
 pub fn find(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut cases = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        if folder.join("model.tflite").is_file() {
+        if folder.join(MODEL).symlink_metadata().is_ok() {
             cases.push(folder);
             continue;
         }
@@ -70,68 +75,134 @@ pub fn run(folder: &Path, name: &str, engine: &Engine) -> CaseResult {
 /// Reads the case in `folder`.
 ///
 /// # Errors
-/// The outcome of a case that cannot be read.
+/// The outcome of a case that cannot be read. A file that is missing from a series, or is not a regular file, makes the
+/// case invalid.
 pub fn load(folder: &Path, name: &str) -> Result<Problem, CaseFailure> {
-    let invalid = |text: String| CaseFailure::new(Outcome::Invalid, text);
-    let read = |file: &Path| {
-        read_regular(folder.join(file)).map_err(|e| invalid(format!("{}: {e}", folder.join(file).display())))
-    };
-    let case: CaseFile = match read_regular(folder.join("case.json")) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|e| invalid(format!("case.json: {e}")))?,
-        Err(_) => CaseFile::default(),
-    };
-    let bytes = ModelBytes::new(read(Path::new("model.tflite"))?);
-    let model = Model::from_bytes_named(bytes, folder.join("model.tflite"))
+    let case = case_file(folder)?;
+    let bytes = ModelBytes::new(read(folder, Path::new(MODEL))?);
+    let model = Model::from_bytes_named(bytes, folder.join(MODEL))
         .map_err(|e| CaseFailure::new(crate::engine::outcome_of(&e), e.to_string()))?;
     let places = Places::of(&model, case.signature.as_deref()).map_err(invalid)?;
-    let mut steps = Vec::new();
-    for number in 0usize.. {
-        let sub = if number > 0 { PathBuf::from(format!("step_{number}")) } else { PathBuf::new() };
-        if number > 0 && !folder.join(&sub).is_dir() {
-            break;
-        }
-        let numbered = |what: &str| {
-            let file = |i: usize| sub.join(format!("{what}_{i}.npy"));
-            let there = |i: usize| folder.join(file(i)).is_file().then(|| (i, file(i)));
-            (0..).map_while(there).collect::<Vec<_>>()
-        };
-        let named = |files: &BTreeMap<String, String>, places: &BTreeMap<String, usize>| {
-            let place = |(name, file): (&String, &String)| match places.get(name) {
-                Some(&i) => Ok((i, sub.join(file))),
-                None => {
-                    Err(invalid(format!("case.json names \"{name}\", which the signature does not have")))
-                }
-            };
-            files.iter().map(place).collect::<Result<Vec<_>, _>>()
-        };
-        let feeds = match case.inputs.is_empty() {
-            true => numbered("input"),
-            false => named(&case.inputs, &places.inputs)?,
-        };
-        let wanted = match case.expected.is_empty() {
-            true => numbered("expected"),
-            false => named(&case.expected, &places.outputs)?,
-        };
-        let array =
-            |file: &Path| Array::parse(&read(file)?).map_err(|e| invalid(format!("{}: {e}", file.display())));
-        let mut step = Step::default();
-        for (input, file) in feeds {
-            let array = array(&file)?;
-            let ty = places
-                .input_type(&model, input)
-                .ok_or_else(|| invalid(format!("{}: there is no input {input}", file.display())))?;
-            let shape = array.shape.clone();
-            let bytes = array.into_bytes(ty).map_err(|e| invalid(format!("{}: {e}", file.display())))?;
-            step.feeds.push(Feed { input, shape, bytes });
-        }
-        for (output, file) in wanted {
-            step.expected.push((output, array(&file)?.into_output()));
-        }
-        steps.push(step);
-    }
+    let reader = Reader { folder, case: &case, model: &model, places };
+    let further = numbers(folder, ("step_", ""), 1)?.map(|number| PathBuf::from(format!("step_{number}")));
+    let subfolders = std::iter::once(PathBuf::new()).chain(further);
+    let steps = subfolders.map(|sub| reader.step(&sub)).collect::<Result<_, _>>()?;
     let mut problem = Problem::of_model(name.into(), model, steps, case.tolerance.unwrap_or_default());
     (problem.signature, problem.tags) = (case.signature, case.tags);
     Ok(problem)
+}
+
+fn invalid(text: impl Into<String>) -> CaseFailure {
+    CaseFailure::new(Outcome::Invalid, text)
+}
+
+fn invalid_file(file: &Path, why: impl std::fmt::Display) -> CaseFailure {
+    invalid(format!("{}: {why}", file.display()))
+}
+
+/// Reads a file of the case in `folder`.
+fn read(folder: &Path, file: &Path) -> Result<Vec<u8>, CaseFailure> {
+    read_regular(folder.join(file)).map_err(|e| invalid_file(file, e))
+}
+
+/// Reads `case.json`; the default without one.
+fn case_file(folder: &Path) -> Result<CaseFile, CaseFailure> {
+    let file = Path::new("case.json");
+    match folder.join(file).symlink_metadata() {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(CaseFile::default()),
+        _ => serde_json::from_slice(&read(folder, file)?).map_err(|e| invalid_file(file, e)),
+    }
+}
+
+/// Returns the numbers of the entries of `folder` whose names are a number from `first` between `prefix` and `suffix`.
+///
+/// # Errors
+/// The folder cannot be read, or there is a gap in the numbers.
+fn numbers(folder: &Path, (prefix, suffix): (&str, &str), first: usize) -> Result<Range<usize>, CaseFailure> {
+    let name = |number: usize| format!("{prefix}{number}{suffix}");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|e| invalid_file(folder, e))? {
+        let entry = entry.map_err(|e| invalid_file(folder, e))?.file_name();
+        let digits = entry.to_str().and_then(|n| n.strip_prefix(prefix)?.strip_suffix(suffix));
+        let number = digits.and_then(|digits| digits.parse().ok());
+        found.extend(number.filter(|&n| n >= first && entry.to_str() == Some(&name(n))));
+    }
+    found.sort_unstable();
+    match (first..).zip(&found).find(|(next, number)| next != *number) {
+        Some((next, number)) => {
+            Err(invalid(format!("there is no {}, but there is {}", name(next), name(*number))))
+        }
+        None => Ok(first..first + found.len()),
+    }
+}
+
+/// Reads the invocations of a case.
+struct Reader<'a> {
+    folder: &'a Path,
+    case: &'a CaseFile,
+    model: &'a Model,
+    places: Places,
+}
+
+impl Reader<'_> {
+    /// Reads the invocation whose files are in the subfolder `sub`.
+    fn step(&self, sub: &Path) -> Result<Step, CaseFailure> {
+        let mut step = Step::default();
+        for (input, file) in self.files(sub, "input", &self.case.inputs, &self.places.inputs)? {
+            let array = self.array(&file)?;
+            let ty = self.places.input_type(self.model, input);
+            let ty = ty.ok_or_else(|| invalid_file(&file, format!("there is no input {input}")))?;
+            let shape = array.shape.clone();
+            let bytes = array.into_bytes(ty).map_err(|e| invalid_file(&file, e))?;
+            step.feeds.push(Feed { input, shape, bytes });
+        }
+        for (output, file) in self.files(sub, "expected", &self.case.expected, &self.places.outputs)? {
+            step.expected.push((output, self.array(&file)?.into_output()));
+        }
+        if !step.expected.is_empty() {
+            self.check_inputs(&step, sub)?;
+        }
+        Ok(step)
+    }
+
+    /// Returns the index and the file of each input or output: those that `named` lists or, if it is empty, `WHAT_0.npy`,
+    /// `WHAT_1.npy`, ….
+    fn files(
+        &self,
+        sub: &Path,
+        what: &str,
+        named: &BTreeMap<String, String>,
+        places: &BTreeMap<String, usize>,
+    ) -> Result<Vec<(usize, PathBuf)>, CaseFailure> {
+        if named.is_empty() {
+            let found = numbers(&self.folder.join(sub), (&format!("{what}_"), ".npy"), 0)?;
+            return Ok(found.map(|i| (i, sub.join(format!("{what}_{i}.npy")))).collect());
+        }
+        let place = |(name, file): (&String, &String)| match places.get(name) {
+            Some(&i) => Ok((i, sub.join(file))),
+            None => Err(invalid(format!("case.json names \"{name}\", which the signature does not have"))),
+        };
+        named.iter().map(place).collect()
+    }
+
+    fn array(&self, file: &Path) -> Result<Array, CaseFailure> {
+        Array::parse(&read(self.folder, file)?).map_err(|e| invalid_file(file, e))
+    }
+
+    /// Checks that each input has data, without which the outputs are not comparable.
+    fn check_inputs(&self, step: &Step, sub: &Path) -> Result<(), CaseFailure> {
+        const WHY: &str = "a case with expected outputs needs all inputs";
+        let missing = |i: &usize| step.feeds.iter().all(|feed| feed.input != *i);
+        if self.case.inputs.is_empty() {
+            let Some(i) = (0..self.places.input_count(self.model)).find(missing) else { return Ok(()) };
+            let file = sub.join(format!("input_{i}.npy"));
+            return Err(invalid_file(&file, format!("there is no such file; {WHY}")));
+        }
+        match self.places.inputs.iter().find(|(_, i)| missing(i)) {
+            Some((name, _)) => Err(invalid(format!("case.json has no file for the input \"{name}\"; {WHY}"))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The indices of a signature's inputs and outputs among those of its subgraph.
@@ -147,8 +218,11 @@ impl Places {
             return Ok(Places { subgraph: 0, inputs: BTreeMap::new(), outputs: BTreeMap::new() });
         };
         let unknown = || {
-            let keys: Vec<&str> = model.signatures().iter().map(|s| s.key()).collect();
-            format!("no signature \"{key}\"; the model has: {}", keys.join(", "))
+            let keys: Vec<String> = model.signatures().iter().map(|s| format!("\"{}\"", s.key())).collect();
+            match keys.as_slice() {
+                [] => format!("no signature \"{key}\"; the model has no signatures"),
+                keys => format!("no signature \"{key}\"; the model has: {}", keys.join(", ")),
+            }
         };
         let signature = model.signature(key).ok_or_else(unknown)?;
         let subgraph = model.subgraphs().get(signature.subgraph()).ok_or_else(unknown)?;
@@ -156,6 +230,10 @@ impl Places {
         let inputs = signature.inputs().iter().map(|(n, id)| (n.clone(), place(subgraph.inputs(), *id)));
         let outputs = signature.outputs().iter().map(|(n, id)| (n.clone(), place(subgraph.outputs(), *id)));
         Ok(Places { subgraph: signature.subgraph(), inputs: inputs.collect(), outputs: outputs.collect() })
+    }
+
+    fn input_count(&self, model: &Model) -> usize {
+        model.subgraphs().get(self.subgraph).map_or(0, |subgraph| subgraph.inputs().len())
     }
 
     fn input_type(&self, model: &Model, input: usize) -> Option<TensorType> {
@@ -196,7 +274,7 @@ pub fn write(problem: &Problem, folder: &Path) -> Result<(), Error> {
             put(folder.join(format!("expected_{output}.npy")), &file)?;
         }
     }
-    put(folder.join("model.tflite"), problem.model.bytes())?;
+    put(folder.join(MODEL), problem.model.bytes())?;
     let tolerance = match &problem.answers {
         Answers::Given(tolerance) => Some(*tolerance).filter(|t| *t != GivenTolerance::default()),
         _ => None,
@@ -266,6 +344,81 @@ mod tests {
         fs::remove_file(folder.join("case.json")).unwrap();
         assert!(load(&folder, "x").unwrap_err().detail.contains("model.tflite"));
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Writes a case that passes into a new folder, changes it, and returns its outcome and detail.
+    fn changed(name: &str, change: impl FnOnce(&Path)) -> (Outcome, String) {
+        let folder = std::env::temp_dir().join(format!("delegraph-case-{name}-{}", std::process::id()));
+        let case = cases::all().into_iter().find(|c| c.name == "binary/add_float32_shapes1").unwrap();
+        write(&Problem::of_case(&case, Arithmetic::Ieee).unwrap(), &folder).unwrap();
+        change(&folder);
+        assert_eq!(find(&folder).unwrap(), std::slice::from_ref(&folder), "{name}");
+        let result = run(&folder, name, &Engine::new(Backend::kernels(Kernels::Reference)).untimed());
+        fs::remove_dir_all(&folder).unwrap();
+        (result.outcome, result.detail)
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_make_a_case_invalid() {
+        for file in ["model.tflite", "case.json", "input_1.npy", "expected_0.npy", "step_1/expected_0.npy"] {
+            let outcome = changed("folder", |case| {
+                fs::remove_file(case.join(file)).unwrap();
+                fs::create_dir(case.join(file)).unwrap();
+            });
+            let detail = format!("{file}: it is a directory, not a file");
+            assert_eq!(outcome, (Outcome::Invalid, detail), "{file}");
+        }
+        let (outcome, detail) = changed("step", |case| {
+            fs::remove_dir_all(case.join("step_1")).unwrap();
+            fs::write(case.join("step_1"), "").unwrap();
+        });
+        assert_eq!(outcome, Outcome::Invalid);
+        assert!(detail.contains("step_1: "), "{detail}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn dangling_links_make_a_case_invalid() {
+        for file in ["model.tflite", "case.json", "input_0.npy", "expected_0.npy"] {
+            let (outcome, detail) = changed("link", |case| {
+                fs::remove_file(case.join(file)).unwrap();
+                std::os::unix::fs::symlink("nowhere", case.join(file)).unwrap();
+            });
+            assert_eq!(outcome, Outcome::Invalid, "{file}");
+            assert!(detail.starts_with(&format!("{file}: No such file")), "{detail}");
+        }
+    }
+
+    #[test]
+    fn gaps_and_missing_inputs_make_a_case_invalid() {
+        let check = |from: &str, to: Option<&str>, want: &str| {
+            let outcome = changed("gap", |case| match to {
+                Some(to) => fs::rename(case.join(from), case.join(to)).unwrap(),
+                None => fs::remove_file(case.join(from)).unwrap(),
+            });
+            assert_eq!(outcome, (Outcome::Invalid, want.into()), "{from}");
+        };
+        const WHY: &str = "there is no such file; a case with expected outputs needs all inputs";
+        check("input_1.npy", None, &format!("input_1.npy: {WHY}"));
+        check("step_1/input_1.npy", None, &format!("step_1/input_1.npy: {WHY}"));
+        check("input_0.npy", None, "there is no input_0.npy, but there is input_1.npy");
+        check(
+            "expected_0.npy",
+            Some("expected_5.npy"),
+            "there is no expected_0.npy, but there is expected_5.npy",
+        );
+        check("step_1", Some("step_2"), "there is no step_1, but there is step_2");
+    }
+
+    /// Without expected outputs, a case passes if it runs.
+    #[test]
+    fn a_case_without_expected_outputs_runs() {
+        let outcome = changed("unexpected", |case| {
+            for file in ["expected_0.npy", "step_1/expected_0.npy", "step_1/input_1.npy"] {
+                fs::remove_file(case.join(file)).unwrap();
+            }
+        });
+        assert_eq!(outcome, (Outcome::Pass, String::new()));
     }
 
     #[test]

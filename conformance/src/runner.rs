@@ -9,7 +9,7 @@ use delegraph_core::kernel::Placement;
 use delegraph_delegate_api::{DelegateFailure, Runner};
 use delegraph_interpreter::Interpreter;
 
-use crate::compare::shown;
+use crate::compare::rounded;
 use crate::contract;
 use crate::engine::{
     Answers, Backend, CaseFailure, CaseResult, ContractCheck, Kernels, Outcome, Problem, Step,
@@ -292,7 +292,7 @@ fn compare(
     // Files do not declare quantization; the model does.
     let rule = problem.rule(got.ty, got.quantized);
     let stats = judge(got, want, rule, (i, step)).map_err(|e| (Outcome::Mismatch, e.to_string()))?;
-    let allowed = stats.allowed.map_or(String::new(), |a| format!(", allowed {}", shown(a)));
+    let allowed = stats.allowed.map_or(String::new(), |a| format!(", allowed {}", rounded(a)));
     let mut ended = Ok(());
     if stats.wrong > 0 {
         let again = if step > 0 { format!(" in invocation {}", step + 1) } else { String::new() };
@@ -300,7 +300,7 @@ fn compare(
             "output {i} ({} {:?}){again}: largest difference {}{allowed}, {} of {} elements wrong",
             got.ty,
             got.shape,
-            shown(stats.max_abs),
+            rounded(stats.max_abs),
             stats.wrong,
             stats.elements
         );

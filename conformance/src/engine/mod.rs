@@ -1,8 +1,9 @@
 //! Problems, the backends that run them, and the results.
 //!
 //! A [`Problem`] is a model with data, created from [a built-in case](Problem::of_case) or read from [a
-//! folder](crate::corpus::load). The expected outputs are those of the folder or, if it has none, those of the
-//! reference kernels. [`Engine::run`](crate::runner::Engine::run) returns the same [`CaseResult`] for both.
+//! folder](crate::corpus::load). The expected outputs are those of the folder, or those of the reference kernels for a
+//! built-in case; a folder without expected outputs passes if it runs. [`Engine::run`](crate::runner::Engine::run) returns
+//! the same [`CaseResult`] for both.
 
 mod backend;
 mod describe;

@@ -48,7 +48,8 @@ const BATCH: usize = 8;
 ///
 /// Runs thousands of generated cases, or a folder of cases that others made (--corpus: each folder below DIR that holds a
 /// model.tflite, input_0.npy, … and expected_0.npy, …), and compares with the reference kernels, or with what is
-/// expected. A case that crashes or hangs is a result, and the remaining cases run.
+/// expected; a folder without expected outputs passes if it runs. A case that crashes or hangs is a result, and the
+/// remaining cases run.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
