@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{command, delegraph, digits, path};
+use common::{Tiny, command, delegraph, digits, path};
 use tempfile::TempDir;
 
 /// A folder with the records `r00`, `r01`, …: copies of one digit.
@@ -122,7 +122,10 @@ fn what_is_wrong_with_all_records_is_an_error_of_the_command() {
     let run = |inputs: &str, more: &[&str]| delegraph(&arguments(&model, inputs, out.path(), more));
     run(&folder, &["--signature", "none"]).expect(2, "--signature none: there is no such signature");
     run("nothing/*.npy", &[]).expect(4, "there are no .npy files");
+    run("nothing", &[]).expect(4, "--inputs nothing: there is no such file or folder");
     run(&folder, &["--input", path(&digits("seven.npy"))]).expect(2, "2 input files given");
+    let two = Tiny::default().write(out.path());
+    delegraph(&arguments(&two, &folder, out.path(), &[])).expect(4, "r00.npy: input 1 (\"b\") has no file");
     delegraph(&["run", path(&model), "--inputs", &folder]).expect(2, "--output-dir");
     delegraph(&["run", path(&model), "--jobs", "2"]).expect(2, "--inputs");
 }

@@ -55,6 +55,9 @@ fn not_a_flatbuffer() {
     let readme = digits("README.md");
     delegraph(&["run", path(&readme)]).expect(4, "not a .tflite file");
     delegraph(&["run", "/no/such.tflite"]).expect(4, "check the path");
+    // The model is loaded before the machine is measured, which opens delegates.
+    delegraph(&["profile", "/no/such.tflite", "--delegate", "plugin:/no/such.so"])
+        .expect(4, "/no/such.tflite");
     let ran = delegraph(&["run", path(readme.parent().unwrap())]).expect(4, "it is a directory, not a file");
     assert!(!ran.stderr.contains("damaged"), "{}", ran.stderr);
     assert!(ran.stderr.contains("help: pass the path of a .tflite file"), "{}", ran.stderr);
@@ -165,7 +168,7 @@ fn errors_of_options_name_the_option() {
     delegraph(&["conformance", "--filter", "^unary/abs", "--report", &file])
         .expect(1, &format!("--report {file}: it is not a folder"));
     run(&["--input", ""]).expect(2, "the file's name is missing");
-    let missing = "there is no input \"pixels\"; the model has: image";
+    let missing = "there is no input \"pixels\"; the model has: \"image\"";
     run(&["--input", "pixels=a.npy"]).expect(2, &format!("--input pixels=a.npy: {missing}"));
     run(&["--resize", "pixels=1x2"]).expect(2, &format!("--resize pixels=1x2: {missing}"));
     let seven = digits("seven.npy");
@@ -234,6 +237,34 @@ fn limits_are_raised_by_options() {
     assert!(!ran.stdout.contains("ResourceLimits"), "{}", ran.stdout);
 }
 
+/// A model without nodes, and with these inputs.
+fn without_nodes(folder: &Path, inputs: &[&str]) -> String {
+    use delegraph::core::{ModelBuilder, SubgraphBuilder, TensorType};
+    let mut graph = SubgraphBuilder::new("main");
+    let inputs: Vec<_> = inputs.iter().map(|name| graph.input(name, TensorType::Float32, [4])).collect();
+    graph.outputs(inputs);
+    let bytes = ModelBuilder::new().subgraph(graph).build().unwrap().to_bytes().unwrap();
+    write(folder, "no_nodes.tflite", &bytes)
+}
+
+#[test]
+fn a_model_without_nodes_is_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = without_nodes(folder.path(), &["a"]);
+    for option in [["--exclude-op", "ADD"], ["--nodes", "0..1"], ["--exclude-node", "0"]] {
+        delegraph(&["run", &model, option[0], option[1]]).expect(2, "help: the model has no nodes");
+    }
+    let text = delegraph(&["inspect", &model]).expect(0, "").stdout;
+    assert!(!text.contains("\n\n\n"), "{text}");
+    let tiny = Tiny::default().write(folder.path());
+    let number = "help: the largest graph of the model has 1 node, number 0";
+    delegraph(&["run", path(&tiny), "--exclude-node", "1"]).expect(2, number);
+    let model = without_nodes(folder.path(), &[]);
+    let seven = digits("seven.npy");
+    delegraph(&["run", &model, "--input", path(&seven)])
+        .expect(2, "1 input file given, but the model has no inputs");
+}
+
 #[test]
 fn advice_of_fuse_fits_the_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,6 +290,7 @@ fn files_that_are_not_npy_are_named() {
         (&b""[..], "the file is empty"),
         (&b"PK\x03\x04\x14\x00"[..], "it is a ZIP archive, such as .npz, which is not supported"),
         (&b"1.5 2.5\n"[..], "it does not begin with the bytes of the .npy format"),
+        (&b"\x93NUMPY"[..], "the file ends within its header"),
     ] {
         let file = write(folder.path(), "input.npy", bytes);
         let text = format!("input.npy: not a usable .npy file: {text}");
@@ -339,10 +371,14 @@ fn advice_on_a_wrong_signature_lists_the_signatures() {
     let file = write(folder.path(), "model.tflite", &tree::write(&model));
     for verb in ["run", "diff"] {
         let ran = delegraph(&[verb, &file, "--signature", "train"]).expect(2, "--signature train: ");
-        assert!(ran.stderr.contains("there is no such signature; the model has: classify"), "{}", ran.stderr);
+        let has = "there is no such signature; the model has: \"classify\"";
+        assert!(ran.stderr.contains(has), "{}", ran.stderr);
         assert_eq!(ran.stderr.matches("classify").count(), 1, "{}", ran.stderr);
         assert!(!ran.stderr.contains("lists the inputs"), "{}", ran.stderr);
     }
+    tree::set(&mut model, "/signature_defs/0/signature_key", "");
+    let file = write(folder.path(), "empty.tflite", &tree::write(&model));
+    delegraph(&["run", &file, "--signature", "train"]).expect(2, "the model has: \"\"");
 }
 
 #[test]
@@ -484,7 +520,7 @@ fn inspect_shows_what_is_missing_and_does_not_fail() {
 
     let text = delegraph(&["inspect", &file]).expect(0, "").stdout;
     for line in [
-        "its ops need TFLite 1.14.0 at least; this build does not know all of them",
+        "its ops need TFLite 1.14.0 at least; the first release with CONV_2D version 99 is not known",
         "its metadata (min_runtime_version) declares 99.0.0; that is newer than",
         "CONV_2D version 99: newer than any version that this build knows (1 to 8); registered here: 1 to 8",
         "at node 8 (writes \"StatefulPartitionedCall_1:0\")",
@@ -498,6 +534,28 @@ fn inspect_shows_what_is_missing_and_does_not_fail() {
     tree::set(&mut model, "/buffers/24/data", json!(b"99.0.0\0"));
     let file = write(folder.path(), "newer.tflite", &tree::write(&model));
     delegraph(&["run", &file]).expect(0, "the model's metadata asks for TFLite 99.0.0");
+}
+
+/// CALL has a kernel, but TFLite does not document the release that first ran it.
+#[test]
+fn inspect_names_ops_of_unknown_releases() {
+    use delegraph::TensorType::Float32;
+    use delegraph::core::ops::control_flow::CallParams;
+    use delegraph::core::{BuiltinOp, ModelBuilder, Params, SubgraphBuilder};
+    let folder = tempfile::tempdir().unwrap();
+    let mut main = SubgraphBuilder::new("main");
+    let (x, y) = (main.input("x", Float32, [4]), main.tensor("y", Float32, [4]));
+    main.node(BuiltinOp::CALL, CallParams::default().subgraph(1)).inputs([x]).writes([y]);
+    main.outputs([y]);
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", Float32, [4]);
+    let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
+    body.outputs([y]);
+    let file = folder.path().join("call.tflite");
+    ModelBuilder::new().subgraph(main).subgraph(body).build().unwrap().save(&file).unwrap();
+    let text = delegraph(&["inspect", path(&file)]).expect(0, "").stdout;
+    let line = "its ops need TFLite 1.9.0 at least; the first release with CALL version 1 is not known;";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]
@@ -515,7 +573,7 @@ fn a_wrong_input() {
     run(&write(folder.path(), "short.npy", &zeros("(1, 8, 8, 1)", 3))).expect(4, "shorter than its shape");
     run(&write(folder.path(), "text.npy", b"hello")).expect(4, "not a usable .npy file");
     run("/no/such.npy").expect(4, "check the path");
-    run(&format!("pixels={floats}")).expect(2, "there is no input \"pixels\"; the model has: image");
+    run(&format!("pixels={floats}")).expect(2, "there is no input \"pixels\"; the model has: \"image\"");
     delegraph(&["run", path(&model), "--input", &floats, "--input", &floats])
         .expect(2, "2 input files given, but the model has 1 input\n");
     delegraph(&["run", path(&model), "--resize", "image=1x9x9x1"]).expect(4, "[1, 9, 9, 1]");

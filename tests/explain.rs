@@ -103,7 +103,8 @@ fn limits_keep_nodes_from_delegates() {
     // Other verbs accept these options, too.
     let run = ["run", path(&model), "--delegate", "wgpu", "--exclude-op", "CONV_2D", "--json"];
     delegraph(&run).expect(0, "");
-    delegraph(&["explain", path(&model), "--nodes", "5"]).expect(2, "write A..B");
+    delegraph(&["explain", path(&model), "--nodes", "5"])
+        .expect(2, "write A..B, which is nodes A to before B");
     let arguments = ["explain", path(&model), "--exclude-op", "CONF_2D"];
     let ran = delegraph(&arguments).expect(2, "no builtin op has this name");
     assert!(ran.stderr.contains("the model has: CONV_2D"), "{}", ran.stderr);

@@ -155,6 +155,8 @@ pub(crate) fn help(error: &Error) -> Option<String> {
         Error::LimitExceeded(exceeded) if matches!(exceeded.limit(), Limit::Memory | Limit::Time) => {
             return None;
         }
+        // The message states that no option raises the other limits.
+        Error::LimitExceeded(_) => return Some(format!("in a program, {}", error.help()?)),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::Other => {
             return Some("pass the path of a .tflite file".into());
         }
@@ -176,7 +178,11 @@ pub(crate) fn help(error: &Error) -> Option<String> {
 
 /// Returns a message with the options of the command for limits, instead of the interface for programs.
 fn with_options(message: &str) -> String {
+    const NONE: &str = "no option of the command raises it";
     let options = [
+        ("`ResourceLimits::with_call_depth` raises it", NONE),
+        ("`ResourceLimits::with_inlined_nodes` raises it", NONE),
+        ("`ResourceLimits::with_preparations` raises it", NONE),
         ("`ResourceLimits::with_memory` raises it", "`--max-memory BYTES` raises it"),
         ("`ResourceLimits::with_time` raises it", "`--timeout SECONDS` raises it"),
     ];
@@ -234,4 +240,28 @@ pub(crate) fn silence_panics() {
             *last = line;
         }
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph::core::error::LimitExceeded;
+
+    use super::*;
+
+    #[test]
+    fn limits_name_options_of_the_command() {
+        let check = |exceeded: LimitExceeded, end: &str, has_help: bool| {
+            let failure = Failure::from(Error::from(exceeded));
+            let (_, message, help) = failure.parts();
+            assert!(message.ends_with(end) && !message.contains("ResourceLimits"), "{message}");
+            let in_a_program = |help: &str| help.starts_with("in a program, `InterpreterBuilder::limits(");
+            assert_eq!(help.is_some_and(in_a_program), has_help, "{help:?}");
+        };
+        let (needed, allowed) = (2, 1);
+        check(LimitExceeded::Memory { needed, allowed }, "; `--max-memory BYTES` raises it", false);
+        let none = "; no option of the command raises it";
+        check(LimitExceeded::CallDepth { needed, allowed }, none, true);
+        check(LimitExceeded::InlinedNodes { needed, allowed }, none, true);
+        check(LimitExceeded::Preparations { needed, allowed }, none, true);
+    }
 }

@@ -149,11 +149,8 @@ impl Entry {
         let found = by_name.or_else(|| self.inputs.iter().position(|p| p.tensor == name));
         let number = || name.parse().ok().filter(|&i: &usize| i < self.inputs.len());
         found.or_else(number).ok_or_else(|| {
-            let names: Vec<_> = self.inputs.iter().map(|p| printable(&p.name)).collect();
-            let has = match names.as_slice() {
-                [] => "the model has no inputs".into(),
-                names => format!("the model has: {}", names.join(", ")),
-            };
+            let names = self.inputs.iter().map(|p| p.name.as_str());
+            let has = listed(names).unwrap_or_else(|| "the model has no inputs".into());
             Failure::new(Exit::Usage, format!("{option}: there is no input \"{}\"; {has}", printable(name)))
         })
     }
@@ -185,18 +182,27 @@ impl Entry {
             }
         }
         if unnamed.next().is_some() {
-            let (given, has) = (files.len(), self.inputs.len());
-            let (given, has) = (plural(given, "input file"), plural(has, "input"));
+            let given = plural(files.len(), "input file");
+            let has = match self.inputs.len() {
+                0 => "no inputs".into(),
+                has => plural(has, "input"),
+            };
             return Err(Failure::new(Exit::Usage, format!("{given} given, but the model has {has}")));
         }
         Ok(chosen)
     }
 
-    /// Checks that every input has a file.
+    /// Checks that every input has a file. The error names the record by its first file.
     pub(crate) fn check_all_given(&self, files: &[InputFile]) -> Result<(), Failure> {
         match self.files(files)?.iter().position(Option::is_none) {
             None => Ok(()),
-            Some(i) => Err(Failure::invalid(format!("{} has no file", self.describe(i)))),
+            Some(i) => {
+                let failure = Failure::invalid(format!("{} has no file", self.describe(i)));
+                Err(match files.first() {
+                    Some(first) => failure.about(&first.path.display().to_string()),
+                    None => failure,
+                })
+            }
         }
     }
 
@@ -304,16 +310,18 @@ fn of_signature(error: Error, model: &Model, key: &str) -> Failure {
     if model.signature(key).is_some() {
         return error.into();
     }
-    let names: Vec<_> = model.signatures().iter().map(|s| printable(s.key())).collect();
-    let key = printable(key);
-    let text = match names.as_slice() {
-        [] => format!("--signature {key}: the model has no signatures"),
-        names => {
-            format!("--signature {key}: there is no such signature; the model has: {}", names.join(", "))
-        }
-    };
-    let failure = Failure::new(Exit::Usage, text);
-    if names.is_empty() { failure.with_help("run the model without `--signature`") } else { failure }
+    let option = format!("--signature {}", printable(key));
+    match listed(model.signatures().iter().map(|s| s.key())) {
+        Some(has) => Failure::new(Exit::Usage, format!("{option}: there is no such signature; {has}")),
+        None => Failure::new(Exit::Usage, format!("{option}: the model has no signatures"))
+            .with_help("run the model without `--signature`"),
+    }
+}
+
+/// Returns the names that a model has, in quotation marks: a name may be empty. `None` if there are none.
+fn listed<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let names: Vec<String> = names.map(|name| format!("\"{}\"", printable(name))).collect();
+    (!names.is_empty()).then(|| format!("the model has: {}", names.join(", ")))
 }
 
 /// Returns the failure of preparing a model. If `causes` changed the shapes of inputs, the options are reported as the

@@ -72,14 +72,20 @@ impl Limits {
                     ),
                 };
                 let ops: Vec<&str> = ops.iter().map(String::as_str).collect();
-                return Err(wrong(text, format!("the model has: {}", ops.join(", "))));
+                let help = match ops.as_slice() {
+                    [] => "the model has no nodes".into(),
+                    ops => format!("the model has: {}", ops.join(", ")),
+                };
+                return Err(wrong(text, help));
             }
         }
         let count = nodes(model);
         match self.outside(count) {
             Some(option) => {
-                let help =
-                    format!("the largest graph of the model has {}, numbered from 0", plural(count, "node"));
+                let help = match count {
+                    0 => "the model has no nodes".into(),
+                    count => format!("the largest graph of the model has {}", numbered(count)),
+                };
                 Err(wrong(format!("{option}: there is no such node"), help))
             }
             None => Ok(()),
@@ -109,8 +115,10 @@ impl Limits {
         }
         match self.outside(count) {
             Some(option) => {
-                let help =
-                    format!("the largest graph of the cases has {}, numbered from 0", plural(count, "node"));
+                let help = match count {
+                    0 => "the models of the cases have no nodes".into(),
+                    count => format!("the largest graph of the cases has {}", numbered(count)),
+                };
                 Err(wrong(format!("{option}: there is no such node"), help))
             }
             None => Ok(()),
@@ -128,6 +136,14 @@ impl Limits {
 
 fn wrong(text: String, help: String) -> Failure {
     Failure::new(Exit::Usage, text).with_help(help)
+}
+
+/// Returns a number of nodes, at least 1, and their numbers: `1 node, number 0`, `9 nodes, 0 to 8`.
+fn numbered(count: usize) -> String {
+    match count {
+        1 => "1 node, number 0".into(),
+        count => format!("{}, 0 to {}", plural(count, "node"), count.saturating_sub(1)),
+    }
 }
 
 /// Returns the names of the model's ops.
@@ -174,7 +190,8 @@ fn op(name: &str) -> Op {
 
 /// `A..B`.
 fn range(text: &str) -> Result<Range<usize>, String> {
-    let (start, end) = text.split_once("..").ok_or("write A..B")?;
+    let (start, end) =
+        text.split_once("..").ok_or("write A..B, which is nodes A to before B: 0..5 is the first five")?;
     let (start, end) = (part(start)?, part(end)?);
     if start < end {
         Ok(start..end)
@@ -226,6 +243,11 @@ mod tests {
             .with_excluded_ops([BuiltinOp::CONV_2D.into(), Op::custom("Mine")]);
         assert_eq!(options, expected);
         assert_eq!(limits.arguments(), arguments);
+    }
+
+    #[test]
+    fn nodes_are_numbered() {
+        assert_eq!([1, 2, 9].map(numbered), ["1 node, number 0", "2 nodes, 0 to 1", "9 nodes, 0 to 8"]);
     }
 
     #[test]

@@ -25,10 +25,10 @@ impl Document for Inspection {
         text += &format!("constants: {}", bytes(sizes.constant_bytes));
         let each: Vec<String> = sizes.constants.iter().map(|(ty, n)| format!("{ty} {}", bytes(*n))).collect();
         text += &if each.is_empty() { "\n".into() } else { format!(" ({})\n", each.join(", ")) };
-        text += &self.runtime.text(self.unresolved.is_empty());
+        text += &self.runtime.text(&self.ops);
 
-        text += &format!("\n{}", ports("inputs", &self.inputs));
-        text += &format!("\n{}", ports("outputs", &self.outputs));
+        text += &section(&ports("inputs", &self.inputs));
+        text += &section(&ports("outputs", &self.outputs));
         for signature in &self.signatures {
             let key = printable(&signature.key);
             text += &format!("\nsignature \"{key}\" (subgraph {})\n", signature.subgraph);
@@ -45,13 +45,13 @@ impl Document for Inspection {
             vec![o.op.clone(), version, count, registered, since.into(), notes.join("; ")]
         };
         let header = ["op", "version", "nodes", "registered", "since TFLite", ""];
-        text += &format!("\n{}", table(&header, &[1, 2], self.ops.iter().map(row)));
+        text += &section(&table(&header, &[1, 2], self.ops.iter().map(row)));
         if self.subgraphs.len() > 1 {
             let row = |(i, s): (usize, &SubgraphLine)| {
                 vec![i.to_string(), s.name.clone(), s.nodes.to_string(), s.tensors.to_string()]
             };
             let rows = self.subgraphs.iter().enumerate().map(row);
-            text += &format!("\n{}", table(&["subgraph", "name", "nodes", "tensors"], &[0, 2, 3], rows));
+            text += &section(&table(&["subgraph", "name", "nodes", "tensors"], &[0, 2, 3], rows));
         }
         text += &format!("\n{}", self.quantization.text());
         if !self.metadata.is_empty() {
@@ -71,15 +71,33 @@ impl Document for Inspection {
     }
 }
 
+/// Returns a table after a blank line; nothing for a table without rows.
+fn section(table: &str) -> String {
+    if table.is_empty() { String::new() } else { format!("\n{table}") }
+}
+
 impl Runtime {
-    fn text(&self, resolved: bool) -> String {
+    fn text(&self, ops: &[OpLine]) -> String {
+        let resolved = ops.iter().all(|op| op.resolved);
+        // Custom ops need a kernel, regardless of the release.
+        let unknown = ops.iter().filter(|op| op.min_runtime.is_none() && op.custom_option_bytes.is_none());
+        let unknown: Vec<String> =
+            unknown.map(|op| format!("{} version {}", printable(&op.op), op.version)).collect();
+        let unknown = match unknown.as_slice() {
+            [first, second, third, more @ ..] if !more.is_empty() => {
+                format!("{first}, {second}, {third} and {}", plural(more.len(), "more op"))
+            }
+            all => all.join(", "),
+        };
         let needs = match self.required {
             Some(release) if self.complete => format!("its ops need TFLite {release} or newer"),
             Some(release) => {
-                format!("its ops need TFLite {release} at least; this build does not know all of them")
+                format!(
+                    "its ops need TFLite {release} at least; the first release with {unknown} is not known"
+                )
             }
             None if self.complete => "its ops need no particular TFLite".into(),
-            None => "its ops are unknown to this build".into(),
+            None => format!("the first TFLite release with {unknown} is not known"),
         };
         let declared = match &self.metadata {
             Some(release) => format!("its metadata (min_runtime_version) declares {}", printable(release)),
@@ -143,7 +161,11 @@ fn options(all: &[CustomOptions]) -> String {
             Some(map) if map.is_empty() => "an empty map".into(),
             Some(_) => entries(line),
             None if line.bytes == 0 => "none".into(),
-            None if line.skipped => format!("{}, not read", bytes(line.bytes)),
+            None if line.skipped => format!(
+                "{} with {}, not read: reading the options of all nodes would take too long",
+                bytes(line.bytes),
+                plural(line.keys, "key")
+            ),
             None => format!("{}, which are not a FlexBuffer map", bytes(line.bytes)),
         };
         let (op, options) = (printable(&line.op), printable(&options));
@@ -203,5 +225,26 @@ fn short(text: &str) -> String {
     match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_are_not_read_have_a_reason() {
+        let line = CustomOptions {
+            op: "custom".into(),
+            version: 1,
+            nodes: vec![Place { subgraph: 0, node: 2 }],
+            bytes: 360_000,
+            options: None,
+            keys: 20_000,
+            skipped: true,
+        };
+        let want = "options of custom version 1 (node 2): 351.56 KiB with 20000 keys, not read: reading the options of all \
+                    nodes would take too long\n";
+        assert_eq!(options(&[line]), want);
     }
 }

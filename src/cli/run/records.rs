@@ -26,8 +26,10 @@ pub(super) fn find(inputs: &str) -> Result<Vec<Record>, Failure> {
         (Some(absolute(path)), found)
     } else if path.exists() {
         (None, list(path)?)
-    } else {
+    } else if inputs.contains(['*', '?', '[']) {
         (None, matching(inputs)?)
+    } else {
+        return Err(unreadable(path, "there is no such file or folder"));
     };
     if found.is_empty() {
         return Err(Failure::invalid(format!("--inputs {inputs}: there are no .npy files")));
@@ -168,8 +170,14 @@ mod tests {
         let list = format!("{}\n\nx={}\ty={}\n{}\n", at("b.npy"), at("deep/c.npy"), at("a.npy"), at("b.npy"));
         fs::write(root.join("list"), list).unwrap();
         assert_eq!(names(&at("list")), ["b", "deep/c", "b-2"]);
-        for wrong in ["nothing*.npy", "none", "[", "notes.txt"] {
-            assert!(find(&at(wrong)).is_err(), "{wrong}");
+        for (wrong, text) in [
+            ("nothing*.npy", "there are no .npy files"),
+            ("none", "there is no such file or folder"),
+            ("[", "Pattern syntax error"),
+            ("notes.txt", "there are no .npy files"),
+        ] {
+            let failure = find(&at(wrong)).unwrap_err().to_string();
+            assert!(failure.contains(text), "{wrong}: {failure}");
         }
     }
 
