@@ -328,7 +328,11 @@ const PAGE: &str = include_str!("../docs/fusion.md");
 /// All Rust and Python on the page is in a file that is compiled and run.
 #[test]
 fn the_page_shows_what_is_tested() {
-    let sources = [include_str!("fusion_guide.rs"), include_str!("../scripts/make_fusable_model.py")];
+    let sources = [
+        include_str!("fusion_guide.rs"),
+        include_str!("../examples/fusions/src/lib.rs"),
+        include_str!("../scripts/make_fusable_model.py"),
+    ];
     let mut lines = PAGE.lines();
     let mut blocks = 0;
     while let Some(line) = lines.next() {

@@ -85,6 +85,8 @@ struct Rewritten {
     changes: Vec<ChangeLine>,
     /// Composites with the name of a fusion that were not replaced.
     left: Vec<LeftLine>,
+    /// Patterns that would change the model further, after the maximum number of rounds.
+    unsettled: Vec<String>,
     /// The greatest difference of each output on random inputs; empty if the models were not run.
     differences: Vec<DifferenceLine>,
     /// The reason why the models were not run.
@@ -154,6 +156,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let original = arguments.model.load()?;
     let resolver: Arc<dyn OpResolver> = Arc::new(arguments.kernels.resolver(false)?);
     let mut tolerance = 1.0;
+    let mut authors = String::new();
     let (model, report) = if arguments.versions_only {
         let mut model = original.clone();
         let versions = model.restamp()?;
@@ -165,20 +168,21 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         tolerance = pipeline.tolerance();
         let model = Arc::new(original.clone());
         let fused = pipeline.run_keeping(&model, &resolver, &|_| false).map_err(not_rewritten)?;
+        authors = authors_of(&fused.report, &pipeline);
         (fused.model, fused.report)
     };
     let quantizes = quantizes_on_the_fly(&original);
     let compared = if arguments.versions_only || arguments.samples == 0 {
         Err("it was not asked for".to_owned())
     } else {
-        differences(original, &model, &resolver, arguments.samples)?
+        differences(original, &model, &resolver, arguments.samples, &authors)?
     };
     if let Ok(differences) = &compared
         && let Some(worst) = differences.iter().find(|d| !d.within(tolerance))
     {
         let Difference { output, greatest, allowed, .. } = worst;
         let message = format!(
-            "the rewritten model computes something else: output \"{}\" differs by {}, allowed is {}",
+            "the rewritten model computes something else: output \"{}\" differs by {}, allowed is {}{authors}",
             printable(output),
             short_number(*greatest),
             short_number(*allowed * tolerance)
@@ -197,7 +201,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         Ok(differences) => (differences, None),
         Err(reason) => (Vec::new(), Some(reason)),
     };
-    let FusionReport { changes, unchanged, before, after, versions, .. } = report;
+    let FusionReport { changes, unchanged, unsettled, before, after, versions, .. } = report;
     let Restamped { ops, unknown, old_runtime, new_runtime, .. } = versions;
     out.print(&Rewritten {
         model: arguments.model.name(),
@@ -207,6 +211,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         multiply_adds: Numbers { before: before.multiply_adds, after: after.multiply_adds },
         changes: changes.into_iter().map(change).collect(),
         left: unchanged.into_iter().map(left_line).collect(),
+        unsettled,
         differences: differences.into_iter().map(difference).collect(),
         not_compared: not_compared.filter(|_| !arguments.versions_only),
         versions: ops.into_iter().map(version).collect(),
@@ -270,12 +275,14 @@ fn is_out_of_memory(error: &Error) -> bool {
 /// Returns the failure of rewriting the model. The option `--skip` helps if a pass or a fusion is the cause.
 fn not_rewritten(error: Error) -> Failure {
     let of_pass = match &error {
-        // A pass that makes an invalid model.
-        Error::State(_) => true,
-        // A composite that does not match the name of a fusion.
-        Error::AtNode { location, source, .. } => {
-            location.op.starts_with("STABLEHLO_COMPOSITE") && matches!(**source, Error::InvalidNode(_))
-        }
+        // A pass that fails or makes an invalid model; a composite that violates the signature of a library's fusion.
+        Error::State(_) | Error::InvalidNode(_) => true,
+        Error::AtNode { location, source, .. } => match **source {
+            Error::State(_) => true,
+            // A composite that does not match the name of a fusion.
+            Error::InvalidNode(_) => location.op.starts_with("STABLEHLO_COMPOSITE"),
+            _ => false,
+        },
         _ => false,
     };
     let out_of_memory = is_out_of_memory(&error);
@@ -288,6 +295,21 @@ fn not_rewritten(error: Error) -> Failure {
         (_, true) => failure.with_help("preparing this model needs more memory than is free on this machine"),
         _ => failure,
     }
+}
+
+/// Returns the passes and fusions that changed the model, with the libraries of the fusions, as the end of a message.
+fn authors_of(report: &FusionReport, pipeline: &Pipeline) -> String {
+    let mut authors: Vec<String> = Vec::new();
+    for Change { pass, .. } in &report.changes {
+        let mut author = format!("\"{}\"", printable(pass));
+        if let Some(library) = pipeline.library_of(pass) {
+            author += &format!(" of {}", library.display());
+        }
+        if !authors.contains(&author) {
+            authors.push(author);
+        }
+    }
+    if authors.is_empty() { String::new() } else { format!("; it was rewritten by {}", authors.join(", ")) }
 }
 
 /// Whether the model has ops of float activations and 8-bit weights.
@@ -304,13 +326,15 @@ fn quantizes_on_the_fly(model: &Model) -> bool {
     })
 }
 
-/// Returns the differences of the outputs, or the reason why the models cannot be run. Exceeding a limit on time or
-/// memory is a failure, because the models may differ.
+/// Returns the differences of the outputs, or the reason why the original cannot be run. Exceeding a limit on time or
+/// memory is a failure, because the models may differ; so is a rewritten model that cannot be run. `authors` ends its
+/// message.
 fn differences(
     original: Model,
     model: &Model,
     resolver: &Arc<dyn OpResolver>,
     samples: usize,
+    authors: &str,
 ) -> Result<Result<Vec<Difference>, String>, Failure> {
     let (original, model) = (Arc::new(original), Arc::new(model.clone()));
     let models = ModelPair { original: &original, fused: &model };
@@ -320,6 +344,12 @@ fn differences(
             let help = "nothing was written, as the models could not be compared within the limit; `--samples 0` writes \
                         without comparing";
             Err(Failure::from(error).about("comparing the models").with_help(help))
+        }
+        // The original was prepared before, and was run on the same inputs.
+        Err(error @ Error::State(_)) => {
+            let help = "nothing was written; `--ops plugin:PATH` adds the kernels of custom ops that a fusion creates, \
+                        `--skip NAME` disables a fusion, `--samples 0` writes without comparing";
+            Err(Failure::new(Exit::Failed, format!("{error}{authors}")).with_help(help))
         }
         Err(error) => Ok(Err(error.to_string())),
     }
@@ -412,6 +442,11 @@ impl Rewritten {
         for LeftLine { composite, tensor, reason, .. } in &self.left {
             let (composite, tensor, reason) = (printable(composite), printable(tensor), printable(reason));
             text += &format!("composite \"{composite}\" (writes \"{tensor}\") is left: {reason}\n");
+        }
+        if !self.unsettled.is_empty() {
+            let names = self.unsettled.join(", ");
+            let names = printable(&names);
+            text += &format!("Stopped after the maximum number of rounds, still changed by: {names}\n");
         }
         text += &format!(
             "{}, were {}; {}, were {}\n",

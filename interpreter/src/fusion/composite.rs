@@ -31,7 +31,7 @@ pub trait CompositeFusion: Send + Sync {
     ///
     /// # Errors
     /// The errors of [`Call::wrong`], which name the composite and the argument. The pipeline then fails, and the model is
-    /// unchanged.
+    /// unchanged. [`Error::InvalidNode`] is a defect of the model, all other errors are failures of the fusion.
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()>;
 
     /// Replaces the composite by nodes with the same outputs, or returns the reason why it stays unchanged. Reasons
@@ -39,7 +39,7 @@ pub trait CompositeFusion: Send + Sync {
     /// new tensors without a consumer.
     ///
     /// # Errors
-    /// If the attributes cannot be read.
+    /// All errors are failures of the fusion: `verify_signature` has accepted the call. The pipeline then fails.
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome>;
 }
 
@@ -172,21 +172,36 @@ impl Call {
     }
 }
 
-/// Returns the error of a fusion that made an invalid model: `pass` names it. Interruptions remain.
-pub(super) fn invalid(pass: &str, error: Error) -> Error {
+/// Returns the error of a pass or a fusion that made an invalid model: `who` names it. Interruptions remain.
+pub(super) fn invalid(who: &str, error: Error) -> Error {
     if error.is_interruption() {
         return error;
     }
-    Error::State(format!("the pass \"{pass}\" made a model that cannot be prepared: {}", cause(&error)))
+    Error::State(format!("{who} made a model that cannot be prepared: {}", cause(error)))
 }
 
-/// Rewrites the composite in a separate model, and compares the results with those of the body.
+/// Names a pass or a fusion in errors.
+pub(super) fn pass(name: &str) -> String {
+    format!("the pass \"{name}\"")
+}
+
+/// Returns the error of a fusion that failed: `who` names it. Interruptions remain.
+pub(super) fn failed(who: &str, error: Error) -> Error {
+    if error.is_interruption() {
+        return error;
+    }
+    Error::State(format!("{who} failed: {}", error.chain()))
+}
+
+/// Rewrites the composite in a separate model, and compares the results with those of the body. `blame` makes errors of
+/// the rewriting those of the fusion.
 pub(super) fn try_apart(
     fusion: &dyn CompositeFusion,
     call: &Call,
     graph: &Rewriter<'_>,
     resolver: &Arc<dyn OpResolver>,
     limits: &ResourceLimits,
+    blame: &dyn Fn(Error) -> Error,
 ) -> Result<Outcome> {
     let Some(original) = apart(call, graph)? else { return Ok(Outcome::Fused) };
     let original = Arc::new(original);
@@ -194,7 +209,7 @@ pub(super) fn try_apart(
     let mut store = Store::new(&original);
     let mut alone = Rewriter::new(&original, 0, &known, &mut store);
     let Some(own) = Call::of(&alone, NodeId(0)) else { return Ok(Outcome::Fused) };
-    match fusion.rewrite(&own, &mut alone)? {
+    match fusion.rewrite(&own, &mut alone).map_err(blame)? {
         Outcome::Fused => {}
         unchanged => return Ok(unchanged),
     }
@@ -205,11 +220,14 @@ pub(super) fn try_apart(
     }
     subgraphs.append(&mut store.subgraphs);
     // The fusion causes all errors from here on.
-    let invalid = |e: Error| invalid(&call.name, e);
+    let invalid = |e: Error| invalid(&pass(&call.name), e);
     let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs).map_err(invalid)?);
     Known::of(&fused, resolver, false, limits).map_err(invalid)?;
     let models = ModelPair { original: &original, fused: &fused };
-    for difference in compare_with_limits(models, resolver, 2, limits.clone())? {
+    let differences = compare_with_limits(models, resolver, 2, limits.clone());
+    // Other errors are those of the body.
+    let of_fused = |e: Error| if matches!(e, Error::State(_)) { blame(e) } else { e };
+    for difference in differences.map_err(of_fused)? {
         if !difference.within(fusion.tolerance()) {
             let greatest = difference.greatest;
             return Ok(Outcome::Unchanged(format!(

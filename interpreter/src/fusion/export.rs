@@ -10,7 +10,7 @@ use delegraph_delegate_api::plugin::{
     FusionChange, FusionKind, FusionResult, FusionUnchanged, LibraryFusion,
 };
 
-use super::composite::CompositeFusion;
+use super::composite::{CompositeFusion, invalid};
 use super::pattern::PatternFusion;
 use super::pipeline::Pipeline;
 use super::report::{Change, Unchanged};
@@ -79,7 +79,7 @@ impl Exported for Fusions {
             |Unchanged { subgraph, tensor, reason, .. }| FusionUnchanged::new(subgraph, tensor, reason);
         let result = match report.changes.is_empty() {
             true => FusionResult::unchanged(),
-            false => FusionResult::with_model(model.to_bytes()?),
+            false => FusionResult::with_model(model.to_bytes().map_err(|e| invalid("it", e))?),
         };
         Ok(result
             .with_changes(report.changes.into_iter().map(change))
@@ -87,8 +87,13 @@ impl Exported for Fusions {
     }
 }
 
-/// Returns the error in the form that crosses the interface: a kind and a text.
+/// Returns the error in the form that crosses the interface: a kind and a text, which does not repeat the kind.
 fn flat(error: Error) -> Error {
+    if let Error::AtNode { location, source, .. } = &error
+        && let Error::InvalidNode(text) = &**source
+    {
+        return Error::InvalidNode(format!("{location}: {text}"));
+    }
     match error.kind() {
         ErrorKind::Invalid => Error::InvalidNode(error.chain()),
         _ => Error::State(error.chain()),

@@ -59,7 +59,7 @@ pub(super) fn fold(model: &Model, known: &Known, index: usize, graph: &mut Rewri
             graph.redirect(Redirect { from: *output, to: folded });
         }
         graph.remove(id);
-        let (from, to) = graph.taken();
+        let Some((from, to)) = graph.taken() else { continue };
         changes.push(Change { pass: "fold-constants".into(), subgraph: index, tensor: name, from, to });
     }
     changes

@@ -2,6 +2,7 @@
 //!
 //! Models are passed as files: the library reads a file and returns a rewritten one, which is checked like any file.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use delegraph_core::OpResolver;
@@ -9,7 +10,7 @@ use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::{Model, ModelBytes};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary, FusionResult, LibraryFusion};
 
-use super::composite::invalid;
+use super::composite::{failed, invalid};
 use super::proof::{ModelPair, Shared, compare_with_limits};
 use super::report::{Change, Unchanged};
 use crate::runtime::{Interpreter, ResourceLimits};
@@ -38,11 +39,22 @@ impl LibraryPass {
         all.filter(|(_, fusion)| fusion.kind == kind).map(pass).collect()
     }
 
+    /// Returns the path of the library.
+    pub(super) fn path(&self) -> &Path {
+        self.library.path()
+    }
+
+    /// Names the library and the fusion in errors.
+    pub(super) fn who(&self) -> String {
+        format!("{}: fusion \"{}\": it", self.path().display(), self.fusion.name)
+    }
+
     /// Rewrites `model`. If the outputs on random inputs differ, the model stays unchanged: the body of a composite may
     /// not compute the operation of its name.
     ///
     /// # Errors
-    /// [`Error::State`] if the library fails or returns an invalid model, with its path or the name of the fusion.
+    /// [`Error::State`] if the library fails or returns an invalid model, with its path and the name of the fusion;
+    /// [`Error::InvalidNode`] if a composite violates its signature.
     pub(super) fn run(
         &self,
         model: &Arc<Model>,
@@ -50,8 +62,9 @@ impl LibraryPass {
         limits: &ResourceLimits,
     ) -> Result<Rewritten> {
         let name = &self.fusion.name;
+        let given = model.to_bytes()?;
         let FusionResult { model: bytes, changes, unchanged, .. } =
-            self.library.rewrite(self.index, &model.to_bytes()?)?;
+            self.library.rewrite(self.index, &given)?;
         let kept = unchanged.into_iter().map(|kept| Unchanged {
             composite: name.clone(),
             subgraph: kept.subgraph,
@@ -59,10 +72,11 @@ impl LibraryPass {
             reason: kept.reason,
         });
         let mut unchanged: Vec<Unchanged> = kept.collect();
-        let Some(bytes) = bytes else {
+        // A library may return the model that it was given.
+        let Some(bytes) = bytes.filter(|bytes| *bytes != given) else {
             return Ok(Rewritten { model: None, changes: Vec::new(), unchanged });
         };
-        let invalid = |error: Error| invalid(name, error);
+        let invalid = |error: Error| invalid(&self.who(), error);
         let bytes = ModelBytes::new(bytes);
         let fused = match model.path() {
             Some(path) => Model::from_bytes_named(bytes, path),
@@ -84,7 +98,13 @@ impl LibraryPass {
             from: change.from,
             to: change.to,
         });
-        Ok(Rewritten { model: Some(fused), changes: changes.collect(), unchanged })
+        let mut changes: Vec<Change> = changes.collect();
+        // A library may rewrite the model without a list of changes: the report still names it.
+        if changes.is_empty() {
+            let (from, to) = (Vec::new(), Vec::new());
+            changes.push(Change { pass: name.clone(), subgraph: 0, tensor: String::new(), from, to });
+        }
+        Ok(Rewritten { model: Some(fused), changes, unchanged })
     }
 
     /// Returns the reason why the result is rejected; `None` if the models compute the same, or the original cannot be
@@ -103,7 +123,7 @@ impl LibraryPass {
         }
         let models = ModelPair { original: model, fused: &Arc::new(fused.clone()) };
         let differences = compare_with_limits(models, resolver, 2, limits.clone());
-        let differences = differences.map_err(|error| invalid(&self.fusion.name, error))?;
+        let differences = differences.map_err(|error| failed(&self.who(), error))?;
         let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
         Ok(worst.map(|d| {
             format!(

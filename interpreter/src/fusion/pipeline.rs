@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, ErrorKind, Result};
 use delegraph_core::graph::{Model, Subgraph};
 use delegraph_core::{Composite, OpResolver};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary};
 
-use super::composite::{Call, CompositeFusion, Outcome, invalid, try_apart};
+use super::composite::{Call, CompositeFusion, Outcome, failed, invalid, pass, try_apart};
 use super::known::Known;
 use super::library::{LibraryPass, Rewritten};
 use super::pattern::PatternFusion;
@@ -196,11 +197,17 @@ impl Pipeline {
         names
     }
 
+    /// Returns the path of the library with the fusion `name`; `None` if it is not from a library.
+    pub fn library_of(&self, name: &str) -> Option<&Path> {
+        let mut passes = self.composite_passes.iter().chain(&self.pattern_passes);
+        passes.find(|pass| pass.fusion.name == name).map(LibraryPass::path)
+    }
+
     /// Rewrites a copy of `model`.
     ///
     /// # Errors
     /// If operands or attributes of a composite do not match its name; the errors of preparing the model;
-    /// if an extension produces an invalid model, with its name.
+    /// [`Error::State`] if an extension fails or produces an invalid model, with its name.
     pub fn run(&self, model: &Model) -> Result<Fused> {
         let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
         self.run_keeping(&Arc::new(model.clone()), &resolver, &|_| false)
@@ -218,10 +225,11 @@ impl Pipeline {
     ) -> Result<Fused> {
         let report = FusionReport { before: Size::of(model), ..Default::default() };
         let known = Known::of(model, resolver, false, &self.limits)?;
-        let mut run = Run { pipeline: self, resolver, model: model.clone(), known, report };
+        let model = model.clone();
+        let mut run = Run { pipeline: self, proof: Proof::Apart, resolver, model, known, report };
         if self.runs("composites") {
             run.composite_passes(keep)?;
-            run.composites(keep, Proof::Apart)?;
+            run.composites(keep)?;
         }
         if self.runs("freeze-variables") {
             run.freeze()?;
@@ -253,8 +261,9 @@ impl Pipeline {
         let model = Arc::new(model);
         let known = Known::of(&model, &resolver, false, &self.limits)?;
         let report = FusionReport::default();
-        let mut run = Run { pipeline: self, resolver: &resolver, model, known, report };
-        run.composites(&|_| false, Proof::ByApplication)?;
+        let proof = Proof::ByApplication;
+        let mut run = Run { pipeline: self, proof, resolver: &resolver, model, known, report };
+        run.composites(&|_| false)?;
         run.patterns()?;
         let Run { model, report, .. } = run;
         Ok((Arc::unwrap_or_clone(model), report))
@@ -275,6 +284,7 @@ enum Proof {
 /// A running pipeline.
 struct Run<'p> {
     pipeline: &'p Pipeline,
+    proof: Proof,
     resolver: &'p Arc<dyn OpResolver>,
     model: Arc<Model>,
     known: Known,
@@ -282,6 +292,14 @@ struct Run<'p> {
 }
 
 impl Run<'_> {
+    /// Names a pass or a fusion in errors. For the fusion of a library, the application adds the names of both.
+    fn who(&self, name: &str) -> String {
+        match self.proof {
+            Proof::Apart => pass(name),
+            Proof::ByApplication => "it".to_owned(),
+        }
+    }
+
     /// Continues with other subgraphs, after removing unused nodes and tensors, verifying and inferring.
     fn accept(&mut self, pass: &str, store: Store, mut subgraphs: Vec<Subgraph>) -> Result<()> {
         let joined = store.joined(&self.model);
@@ -290,20 +308,20 @@ impl Run<'_> {
         if let Some(joined) = joined {
             draft.bytes = joined;
         }
-        self.verify(pass, draft.verify())
+        self.verify(&self.who(pass), draft.verify())
     }
 
-    fn verify(&mut self, pass: &str, model: Result<Model>) -> Result<()> {
+    fn verify(&mut self, who: &str, model: Result<Model>) -> Result<()> {
         let checked = model.and_then(|model| {
             let model = Arc::new(model);
             Ok((Known::of(&model, self.resolver, false, &self.pipeline.limits)?, model))
         });
-        let (known, model) = checked.map_err(|e| invalid(pass, e))?;
+        let (known, model) = checked.map_err(|e| invalid(who, e))?;
         (self.model, self.known) = (model, known);
         Ok(())
     }
 
-    fn composites(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool, proof: Proof) -> Result<()> {
+    fn composites(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool) -> Result<()> {
         let model = self.model.clone();
         let mut store = Store::new(&model);
         let (mut subgraphs, mut fused) = (Vec::new(), BTreeSet::new());
@@ -319,30 +337,39 @@ impl Run<'_> {
                 let mut reason = None;
                 for fusion in self.pipeline.composites.iter().filter(|f| f.name() == call.name) {
                     let at = |e: Error| e.at(model.locate(index, id));
-                    fusion.verify_signature(&call, &graph).map_err(at)?;
+                    let blame = |e: Error| failed(&self.who(&call.name), e);
+                    // A call that violates the signature is a defect of the model.
+                    let verified = fusion.verify_signature(&call, &graph);
+                    verified.map_err(|e| at(if e.kind() == ErrorKind::Invalid { e } else { blame(e) }))?;
                     let limits = &self.pipeline.limits;
-                    let tried = match proof {
+                    let tried = match self.proof {
                         Proof::Apart => {
-                            try_apart(&**fusion, &call, &graph, self.resolver, limits).map_err(at)?
+                            try_apart(&**fusion, &call, &graph, self.resolver, limits, &blame).map_err(at)?
                         }
                         Proof::ByApplication => Outcome::Fused,
                     };
                     let outcome = match tried {
-                        Outcome::Fused => fusion.rewrite(&call, &mut graph).map_err(at)?,
+                        Outcome::Fused => fusion.rewrite(&call, &mut graph).map_err(|e| at(blame(e)))?,
                         unchanged => unchanged,
                     };
                     let tensor = call.node.outputs().first().and_then(|t| graph.tensor(*t));
                     let tensor = tensor.map_or_else(String::new, |t| t.name().to_string());
-                    match outcome {
-                        Outcome::Fused => {
-                            let (from, to) = graph.taken();
+                    let taken = graph.taken();
+                    match (outcome, taken) {
+                        (Outcome::Fused, Some((from, to))) => {
                             let pass = call.name.clone();
                             self.report.changes.push(Change { pass, subgraph: index, tensor, from, to });
                             fused.insert(call.name.clone());
                             reason = None;
                             break;
                         }
-                        Outcome::Unchanged(why) => {
+                        (outcome, _) => {
+                            let why = match outcome {
+                                Outcome::Unchanged(why) => why,
+                                Outcome::Fused => {
+                                    "its fusion reported a rewriting but changed nothing".into()
+                                }
+                            };
                             let composite = call.name.clone();
                             reason = Some(Unchanged { composite, subgraph: index, tensor, reason: why });
                         }
@@ -395,7 +422,7 @@ impl Run<'_> {
             inlined = Some(model);
         }
         let Some(inlined) = inlined else { return Ok(()) };
-        self.verify("inline", clean(&model, inlined.into_draft().subgraphs).verify())?;
+        self.verify(&self.who("inline"), clean(&model, inlined.into_draft().subgraphs).verify())?;
         self.note("inline", names, vec!["their bodies".into()]);
         Ok(())
     }
@@ -418,20 +445,24 @@ impl Run<'_> {
     }
 
     fn patterns(&mut self) -> Result<()> {
+        let mut changed = Vec::new();
         for _ in 0..ROUNDS {
-            let mut changed = false;
+            changed.clear();
             for pass in &self.pipeline.pattern_passes {
-                changed |= self.library(pass)?;
-            }
-            for pattern in &self.pipeline.patterns {
-                if self.pipeline.runs(pattern.name()) {
-                    changed |= self.pattern(&**pattern)?;
+                if self.library(pass)? {
+                    changed.push(pass.fusion.name.clone());
                 }
             }
-            if !changed {
+            for pattern in &self.pipeline.patterns {
+                if self.pipeline.runs(pattern.name()) && self.pattern(&**pattern)? {
+                    changed.push(pattern.name().to_owned());
+                }
+            }
+            if changed.is_empty() {
                 break;
             }
         }
+        self.report.unsettled = changed;
         Ok(())
     }
 
@@ -462,7 +493,7 @@ impl Run<'_> {
         let new: Vec<Unchanged> = unchanged.into_iter().filter(|kept| !known.contains(kept)).collect();
         self.report.unchanged.extend(new);
         let Some(model) = model else { return Ok(false) };
-        self.verify(&pass.fusion.name, Ok(model))?;
+        self.verify(&pass.who(), Ok(model))?;
         self.report.changes.extend(changes);
         Ok(true)
     }
@@ -475,8 +506,9 @@ impl Run<'_> {
             let mut graph = Rewriter::new(&model, index, &self.known, &mut store);
             for id in graph.nodes() {
                 let output = graph.node(id).and_then(|n| n.outputs().first()).copied();
-                if pattern.rewrite(&mut graph, id)? {
-                    let (from, to) = graph.taken();
+                let blame = |e: Error| failed(&self.who(pattern.name()), e).at(model.locate(index, id));
+                let rewritten = pattern.rewrite(&mut graph, id).map_err(blame)?;
+                if rewritten && let Some((from, to)) = graph.taken() {
                     let tensor = output
                         .and_then(|t| graph.tensor(t))
                         .map_or_else(String::new, |t| t.name().to_string());

@@ -126,11 +126,26 @@ fn of_fused(error: Error) -> Error {
     if error.is_interruption() {
         return error;
     }
-    Error::State(format!("the rewritten model cannot be run: {}", cause(&error)))
+    Error::State(format!("the rewritten model cannot be run: {}", cause(error)))
 }
 
-/// Returns the error in one line, also a list of ops, for a longer sentence.
-pub(super) fn cause(error: &Error) -> String {
+/// Returns the error of a rewritten model in one line, also a list of ops, for a longer sentence. The path is removed,
+/// because it is that of the original model.
+pub(super) fn cause(mut error: Error) -> String {
+    let mut at = &mut error;
+    loop {
+        match at {
+            Error::InvalidModel { path, .. } | Error::ExternalData { path, .. } => *path = None,
+            Error::UnresolvedOps(unresolved) => unresolved.model = None,
+            Error::AtNode { location, source, .. } => {
+                location.model = None;
+                at = source;
+                continue;
+            }
+            _ => {}
+        }
+        break;
+    }
     error.chain().lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 

@@ -15,6 +15,8 @@ pub struct FusionReport {
     pub changes: Vec<Change>,
     /// Composites that a fusion by name left unchanged, with reasons.
     pub unchanged: Vec<Unchanged>,
+    /// Patterns that still changed the model in the last round that is allowed, such as two that undo each other.
+    pub unsettled: Vec<String>,
     /// The size before the rewriting.
     pub before: Size,
     /// The size after the rewriting.

@@ -30,6 +30,8 @@ pub struct Rewriter<'m> {
     /// Names of ops that were removed and added since the last call of `taken`.
     gone: Vec<String>,
     came: Vec<String>,
+    /// Whether a node was changed, removed or added since the last call of `taken`.
+    changed: bool,
 }
 
 impl fmt::Debug for Rewriter<'_> {
@@ -75,6 +77,7 @@ impl<'m> Rewriter<'m> {
             store,
             gone: Vec::new(),
             came: Vec::new(),
+            changed: false,
         };
         for (place, node) in nodes.into_iter().enumerate() {
             this.add(place, node);
@@ -240,6 +243,7 @@ impl<'m> Rewriter<'m> {
     pub fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
         let Some(mut node) = self.take(id) else { return };
         change(&mut node);
+        self.changed = true;
         self.put(id, node);
     }
 
@@ -251,6 +255,7 @@ impl<'m> Rewriter<'m> {
             self.remove(id);
         }
         self.came.push(name_of(self.model, &node));
+        self.changed = true;
         self.add(place, node)
     }
 
@@ -258,6 +263,7 @@ impl<'m> Rewriter<'m> {
     pub fn insert(&mut self, at: NodeId, node: Node) -> NodeId {
         let place = self.places.get(at.0).copied().unwrap_or(self.nodes.len());
         self.came.push(name_of(self.model, &node));
+        self.changed = true;
         self.add(place, node)
     }
 
@@ -265,12 +271,14 @@ impl<'m> Rewriter<'m> {
     pub fn remove(&mut self, id: NodeId) {
         if let Some(node) = self.take(id) {
             self.gone.push(name_of(self.model, &node));
+            self.changed = true;
         }
     }
 
-    /// Returns the names of the ops that were removed and added since the last call.
-    pub(super) fn taken(&mut self) -> (Vec<String>, Vec<String>) {
-        (std::mem::take(&mut self.gone), std::mem::take(&mut self.came))
+    /// Returns the names of the ops that were removed and added since the last call; `None` if the nodes are unchanged.
+    pub(super) fn taken(&mut self) -> Option<(Vec<String>, Vec<String>)> {
+        let taken = (std::mem::take(&mut self.gone), std::mem::take(&mut self.came));
+        std::mem::take(&mut self.changed).then_some(taken)
     }
 
     /// Lets all consumers of `from` read `to`. Returns false, and changes nothing, if `from` is an output.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use delegraph_core::error::ErrorKind;
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
@@ -422,6 +423,22 @@ fn a_signature_that_is_none_is_an_error_with_composite_and_argument() {
     assert!(error.contains("node 0"), "{error}");
     // A disabled fusion leaves the composite.
     assert_eq!(ops_after(&Pipeline::new().skip("embedding_lookup"), &model), ["STABLEHLO_COMPOSITE"]);
+}
+
+/// Errors of `rewrite` are those of the fusion, so `verify_signature` has to find these.
+#[test]
+fn attributes_of_a_wrong_type_are_errors_of_the_model() {
+    for (name, attribute) in [("odml.softmax", "axis"), ("odml.softmax", "beta"), ("odml.l2_norm", "axis")] {
+        let mut body = SubgraphBuilder::new("body");
+        let x = body.input("x", TensorType::Float32, [2, 4]);
+        let y = unary(&mut body, B::NEG, x);
+        body.outputs([y]);
+        let attributes = Attributes::new().with(attribute, "text");
+        let model = composite(name, &attributes, body, &[(TensorType::Float32, &[2, 4])]);
+        let error = Pipeline::new().run(&model).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().contains(&format!("option \"{attribute}\"")), "{error}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use delegraph_core::Error;
 use delegraph_core::error::ErrorKind;
 use delegraph_core::ops::binary::{AddParams, MulParams};
 use delegraph_core::{
-    BuiltinOp, Model, ModelBuilder, Node, NodeId, Params, Result, SubgraphBuilder, TensorType,
+    BuiltinOp, Model, ModelBuilder, ModelBytes, Node, NodeId, Params, Result, SubgraphBuilder, TensorType,
 };
 use delegraph_delegate_api::plugin::FusionLibrary;
 use delegraph_interpreter::fusion::{
@@ -18,6 +18,7 @@ delegraph_interpreter::export_fusions!(register);
 fn register(fusions: &mut Fusions) {
     fusions.pattern(AbsOfNeg).composite(Double("my.double")).composite(Double("my.other"));
     fusions.composite(Broken).pattern(Panics).pattern(Endless);
+    fusions.composite(Overreads).composite(Idle).pattern(Idle);
 }
 
 fn library() -> FusionLibrary {
@@ -97,6 +98,50 @@ impl PatternFusion for Panics {
             Some(_) => Err(Error::InvalidNode("scripted error".into())),
             None => Ok(false),
         }
+    }
+}
+
+/// Reads a result that its `verify_signature` does not require.
+struct Overreads;
+
+impl CompositeFusion for Overreads {
+    fn name(&self) -> &str {
+        "my.overreads"
+    }
+
+    fn verify_signature(&self, _: &Call, _: &Rewriter<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn rewrite(&self, call: &Call, _: &mut Rewriter<'_>) -> Result<Outcome> {
+        call.output(7).map(|_| Outcome::Fused)
+    }
+}
+
+/// Reports rewritings without changing anything.
+struct Idle;
+
+impl CompositeFusion for Idle {
+    fn name(&self) -> &str {
+        "my.idle"
+    }
+
+    fn verify_signature(&self, _: &Call, _: &Rewriter<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn rewrite(&self, _: &Call, _: &mut Rewriter<'_>) -> Result<Outcome> {
+        Ok(Outcome::Fused)
+    }
+}
+
+impl PatternFusion for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn rewrite(&self, _: &mut Rewriter<'_>, _: NodeId) -> Result<bool> {
+        Ok(true)
     }
 }
 
@@ -198,13 +243,48 @@ fn faults_of_a_library_are_its_own() {
             error.chain()
         );
     };
-    check(composite("my.broken", 1), ErrorKind::Failed, "\"my.broken\" made a model that cannot be prepared");
-    check(chain(&[BuiltinOp::EXP]), ErrorKind::Failed, "it panicked: scripted panic");
+    let broken = "test: fusion \"my.broken\": it made a model that cannot be prepared: node 0 (ADD v1";
+    check(composite("my.broken", 1), ErrorKind::Failed, broken);
+    let panicked = "test: fusion \"panics\": it panicked: scripted panic";
+    check(chain(&[BuiltinOp::EXP]), ErrorKind::Failed, panicked);
     // A fusion of patterns gets any node, which the file is not to blame for.
-    check(chain(&[BuiltinOp::COS]), ErrorKind::Failed, "scripted error");
+    let cos = chain(&[BuiltinOp::COS]);
+    check(cos.clone(), ErrorKind::Failed, "test: fusion \"panics\": node 0 (COS v1");
+    check(cos, ErrorKind::Failed, "it failed: invalid node: scripted error");
+    // `verify_signature` accepted the call: an invalid node of `rewrite` is not that of the file.
+    check(composite("my.overreads", 1), ErrorKind::Failed, "test: fusion \"my.overreads\": node 0");
+    let error = Pipeline::empty().composite(Overreads).run(&composite("my.overreads", 1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    assert!(error.chain().contains("the pass \"my.overreads\" failed: invalid node"), "{}", error.chain());
     // The composite in the file does not match its name.
     check(composite("my.double", 2), ErrorKind::Invalid, "it has 2 arguments and 1 result");
+    let signature = run(composite("my.double", 2)).chain();
+    assert_eq!(signature.matches("invalid node").count(), 1, "{signature}");
     // A fusion that never terminates is stopped.
-    Pipeline::empty().library(&library()).run(&chain(&[BuiltinOp::SIN])).unwrap();
+    let fused = Pipeline::empty().library(&library()).run(&chain(&[BuiltinOp::SIN])).unwrap();
     assert!((2..1000).contains(&ROUNDS.load(Ordering::Relaxed)));
+    assert_eq!(fused.report.unsettled, ["endless"]);
+}
+
+#[test]
+fn rewritings_that_change_nothing_are_not_counted() {
+    // From a library, and in the program.
+    for pipeline in [Pipeline::empty().library(&library()), Pipeline::empty().composite(Idle).pattern(Idle)] {
+        let report = pipeline.skip("inline").run(&composite("my.idle", 1)).unwrap().report;
+        assert!(report.changes.is_empty() && report.unsettled.is_empty(), "{report:?}");
+        assert!(report.unchanged[0].reason.contains("changed nothing"), "{:?}", report.unchanged);
+    }
+}
+
+/// The path of the original model says nothing about a rewritten one.
+#[test]
+fn errors_of_rewritten_models_name_the_library_and_not_the_file() {
+    let file = ModelBytes::new(composite("my.broken", 1).to_bytes().unwrap());
+    let model = Model::from_bytes_named(file, "original.tflite").unwrap();
+    let pipelines = [Pipeline::empty().library(&library()), Pipeline::empty().composite(Broken)];
+    let [library, program] = pipelines.map(|pipeline| pipeline.run(&model).unwrap_err().chain());
+    assert!(!library.contains("original.tflite"), "{library}");
+    // The place of the composite, and not the place in the rewritten model.
+    assert_eq!(program.matches("original.tflite").count(), 1, "{program}");
+    assert!(program.contains("the pass \"my.broken\" made a model that cannot be prepared"), "{program}");
 }

@@ -147,7 +147,7 @@ impl FusionLibrary {
     ///
     /// # Errors
     /// [`Error::InvalidNode`] for a model whose composites a fusion of composites rejects, else [`Error::State`], both with the
-    /// path and the message of the library. The rewritten model is not checked.
+    /// path of the library, the name of the fusion and the message. The rewritten model is not checked.
     pub fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult> {
         let library = self.0.library.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = FusionResult::default();
@@ -171,11 +171,14 @@ impl FusionLibrary {
             return Ok(taken);
         }
         let path = self.0.path.display();
-        let is_composite = self.0.fusions.get(fusion).is_some_and(|f| f.kind == FusionKind::Composite);
+        let (who, is_composite) = match self.0.fusions.get(fusion) {
+            Some(f) => (format!("{path}: fusion \"{}\"", f.name), f.kind == FusionKind::Composite),
+            None => (format!("{path}: fusion {fusion}"), false),
+        };
         Err(match error_of(status, room.message(&slot)) {
             // A composite in the file does not match its name.
-            Error::InvalidNode(text) if is_composite => Error::InvalidNode(format!("{path}: {text}")),
-            error => Error::State(format!("{path}: {}", error.chain())),
+            Error::InvalidNode(text) if is_composite => Error::InvalidNode(format!("{who}: {text}")),
+            error => Error::State(format!("{who}: {}", error.chain())),
         })
     }
 }
@@ -247,8 +250,8 @@ impl Opened {
             // by `drop`, also after a failure.
             let status = unsafe { open(&raw const HOST, &raw mut handle.0, &raw mut slot) };
             if status != DELEGRAPH_OK {
-                let error = error_of(status, room.message(&slot));
-                return Err(PluginError::Create { path: self.path.clone(), source: error });
+                let source = error_of(status, room.message(&slot));
+                return Err(PluginError::Create { path: self.path.clone(), source });
             }
         }
         let library = handle.0;

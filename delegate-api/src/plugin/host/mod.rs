@@ -87,7 +87,7 @@ pub enum PluginError {
         source: OptionError,
     },
     /// The library was loaded, but cannot create its delegate or kernels.
-    #[error("{}: its delegate or kernels cannot be created", .path.display())]
+    #[error("{}: its delegate, kernels or fusions cannot be created", .path.display())]
     #[non_exhaustive]
     Create {
         /// The file.

@@ -112,7 +112,10 @@ impl CompositeFusion for Softmax {
     }
 
     fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
-        verify(call)
+        verify(call)?;
+        let attributes = call.attributes()?;
+        attributes.optional::<i64>("axis")?;
+        attributes.optional::<f32>("beta").map(drop)
     }
 
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {

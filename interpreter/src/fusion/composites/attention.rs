@@ -48,7 +48,9 @@ impl CompositeFusion for Attention {
                 return Err(call.wrong(1, "the keys", &format!("do not fit the queries: {k} and {q}")));
             }
         }
-        Ok(())
+        let attributes = call.attributes()?;
+        attributes.optional::<f64>("logit_cap")?;
+        attributes.optional::<f64>("scale").map(drop)
     }
 
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {

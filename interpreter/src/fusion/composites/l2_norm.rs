@@ -33,7 +33,9 @@ impl CompositeFusion for L2Norm {
     fn verify_signature(&self, call: &Call, _: &Rewriter<'_>) -> Result<()> {
         call.arity(1..=1, 1)?;
         call.argument(0, "x")?;
-        call.attributes()?.get_or::<f64>("epsilon", 0.0).map(drop)
+        let attributes = call.attributes()?;
+        attributes.optional::<i64>("axis")?;
+        attributes.optional::<f64>("epsilon").map(drop)
     }
 
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {

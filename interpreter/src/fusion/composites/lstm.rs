@@ -228,6 +228,9 @@ impl CompositeFusion for Lstm {
 
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()> {
         let plan = self.plan(call, graph)?;
+        let attributes = call.attributes()?;
+        attributes.optional::<bool>("go_backwards")?;
+        attributes.optional::<&str>("direction")?;
         self.sizes(call, graph, &plan).map(drop)
     }
 

@@ -50,7 +50,12 @@ impl CompositeFusion for Normalization {
         let operands = if self.kind == NormalizationKind::RootMeanSquare { 2 } else { 3 };
         call.arity(operands..=operands, 1)?;
         let x = call.argument(0, "x")?;
-        call.attributes()?.get::<f64>("epsilon")?;
+        let attributes = call.attributes()?;
+        attributes.get::<f64>("epsilon")?;
+        if self.kind == NormalizationKind::Group {
+            attributes.optional::<i64>("channel_axis")?;
+            attributes.get::<i64>("num_groups")?;
+        }
         let channels = graph.shape(x).and_then(|s| s.last().copied());
         for (i, what) in [(1, "the factors"), (2, "the terms")].into_iter().take(operands - 1) {
             let (_, shape) = call.of_rank(graph, i, what, 1)?;
