@@ -276,7 +276,7 @@ fn rewritings_that_change_nothing_are_not_counted() {
     }
 }
 
-/// The path of the original model says nothing about a rewritten one.
+/// The path is that of the original model, not of the rewritten one.
 #[test]
 fn errors_of_rewritten_models_name_the_library_and_not_the_file() {
     let file = ModelBytes::new(composite("my.broken", 1).to_bytes().unwrap());

@@ -6,7 +6,7 @@
 //! more than 10 seconds of processor time or more than 2 GiB of resident memory are findings, which `--keep` writes.
 //!
 //! With `--plain`, mutants run with the defaults of the interpreter and of the delegate, on all threads. Only a panic or an
-//! abort is a finding, and a mutant that took 8 seconds is cancelled, as somebody who runs it would do.
+//! abort is a finding, and a mutant is cancelled after 8 seconds.
 //!
 //! With `--on none`, `--keep DIR` writes all mutants, for running the command on them.
 
