@@ -671,6 +671,7 @@ fn conformance_counts_cases_and_continues() {
     case("labels", &model, "labels.npy", Some(&right));
     let unknown = common::Tiny { code: 250, ..Default::default() }.bytes();
     case("unknown", &unknown, "seven.npy", Some(&right));
+    std::fs::copy(digits("seven.npy"), root.join("cases/unknown/input_1.npy")).unwrap();
 
     let (cases, report) = (root.join("cases"), root.join("report"));
     let arguments = ["conformance", "--corpus", path(&cases), "--report", path(&report), "--json"];
