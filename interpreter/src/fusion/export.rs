@@ -72,6 +72,10 @@ impl Exported for Fusions {
             Fusion::Pattern(f) => Pipeline::empty().pattern_arc(f.clone()),
         };
         let (model, report) = pipeline.run_alone(model).map_err(flat)?;
+        // The interface has no place for it.
+        for name in &report.unsettled {
+            log::warn!("the fusion \"{name}\" still changes the model after the maximum number of rounds");
+        }
         let change = |Change { subgraph, tensor, from, to, .. }| {
             FusionChange::new(subgraph, tensor).with_from(from).with_to(to)
         };
