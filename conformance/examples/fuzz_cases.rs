@@ -250,6 +250,9 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &D
     if case.within_roundings(i, outputs[1]) {
         text += "; the same with operands that differ in their last bits";
     }
+    if case.state_overflows(outputs, at) {
+        text += "; all in a state that overflows";
+    }
     if case.amplifies_roundings(i, outputs, at) {
         text += "; less than four times the change by operands that differ in their last bits";
     }

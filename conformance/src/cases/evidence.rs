@@ -193,7 +193,11 @@ impl Case {
             };
             Some(at.iter().all(|at| within(at) == Some(true)))
         };
-        let recurrent = matches!(
+        self.is_single() && self.is_recurrent() && amplifies() == Some(true)
+    }
+
+    fn is_recurrent(&self) -> bool {
+        matches!(
             self.op,
             Op::LSTM
                 | Op::UNIDIRECTIONAL_SEQUENCE_LSTM
@@ -202,8 +206,21 @@ impl Case {
                 | Op::UNIDIRECTIONAL_SEQUENCE_RNN
                 | Op::BIDIRECTIONAL_SEQUENCE_RNN
                 | Op::SVDF
-        );
-        self.is_single() && recurrent && amplifies() == Some(true)
+        )
+    }
+
+    /// Returns whether the state of a recurrent layer has overflowed in all these elements of both variants, or nearly: each is
+    /// NaN, infinite, or above a thousandth of the largest float. The order of the sums then decides which it is.
+    pub fn state_overflows(&self, outputs: [&Computed; 2], at: &[usize]) -> bool {
+        let overflows = |output: &Computed| {
+            let elements = numbers(output.ty, &output.bytes)?;
+            let far =
+                |at: &usize| elements.get(*at).map(|v| v.is_nan() || v.abs() >= f64::from(f32::MAX) / 1e3);
+            Some(output.ty == Float32 && at.iter().all(|at| far(at) == Some(true)))
+        };
+        self.is_single()
+            && self.is_recurrent()
+            && outputs.iter().all(|output| overflows(output) == Some(true))
     }
 
     /// Returns the case without its fused activation, if the op has one.
