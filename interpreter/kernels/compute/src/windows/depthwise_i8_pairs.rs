@@ -301,13 +301,17 @@ impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, co
                 return;
             }
             let mut x = 0;
+            while D::RUN > RUN && WIDTH != 0 && x + 2 * RUN <= width {
+                if inner.start <= x && x + 2 * RUN <= inner.end {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, false>(r, x);
+                } else {
+                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, true>(r, x);
+                }
+                x += 2 * RUN;
+            }
             while x < width {
                 let from = x.min(width - RUN);
-                // Not at the edges, for which the compiler would have to translate one more large function.
-                if const { D::RUN > RUN && WIDTH != 0 } && inner.start <= x && x + 2 * RUN <= inner.end {
-                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, false>(r, x);
-                    x += RUN;
-                } else if inner.start <= from && from + RUN <= inner.end {
+                if inner.start <= from && from + RUN <= inner.end {
                     run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, false>(r, from);
                 } else {
                     run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, true>(r, from);
