@@ -20,13 +20,8 @@ pub(crate) struct ModelArgument {
 impl ModelArgument {
     /// Loads the model. The limits apply from here on.
     pub(crate) fn load(&self) -> Result<Model, Failure> {
-        self.start_budgets();
-        load(&self.path)
-    }
-
-    /// Applies the limits from here on, for a verb that works without limits after loading the model.
-    pub(crate) fn start_budgets(&self) {
         self.budgets.start();
+        load(&self.path)
     }
 
     pub(crate) fn name(&self) -> String {

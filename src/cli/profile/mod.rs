@@ -13,7 +13,7 @@ use super::delegates::{DelegateLine, Engine};
 use super::failure::{Exit, Failure};
 use super::files::cannot_write;
 use super::inputs::Entry;
-use super::model::{self, ModelArgument};
+use super::model::ModelArgument;
 use super::numbers::{ANY, whole};
 use super::output::{Output, bytes};
 use super::text::{raw_name, shown};
@@ -155,10 +155,12 @@ struct Run {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
-    // First, so that the error of an invalid model is not delayed. The limits do not apply to the measurement.
-    let model = model::load(&arguments.model.path)?;
+    // The measurement does not delay the error of a path that is no file. Limits do not apply to it.
+    if !arguments.model.path.is_file() {
+        arguments.model.load()?;
+    }
     let peaks = if arguments.no_peak { Vec::new() } else { peak::measure(&arguments.engine)? };
-    arguments.model.start_budgets();
+    let model = arguments.model.load()?;
     let mut interpreter = arguments.engine.build_profiled(model)?;
     let entry = Entry::select(&mut interpreter, None)?;
     entry.fill(&mut interpreter, &[], &[], 0)?;
