@@ -110,15 +110,15 @@ fn a_library_in_rust_runs_ops() {
     assert_eq!(run(&mut interpreter, &[1.0, 2.0]).unwrap(), [4.0, 8.0]);
 }
 
-/// A composite whose body negates, where the kernel of its name computes the sine.
-fn composite(version: i32) -> Model {
+/// A composite whose body negates.
+fn composite(name: &str, version: i32, attributes: &Attributes) -> Model {
     let mut body = SubgraphBuilder::new("body");
     let x = body.input("x", TensorType::Float32, [3]);
     let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
     body.outputs([y]);
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [3]);
-    let y = graph.composite("Sin", body).version(version).inputs([x]).output("y");
+    let y = graph.composite(name, body).version(version).attributes(attributes).inputs([x]).output("y");
     graph.outputs([y]);
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
@@ -126,22 +126,16 @@ fn composite(version: i32) -> Model {
 #[test]
 fn a_kernel_of_a_library_runs_composites_of_its_name() {
     let path = library("example_kernels");
-    close_to(&run(&mut build(composite(1), &path).unwrap(), &X).unwrap(), &X.map(f32::sin));
+    close_to(
+        &run(&mut build(composite("Sin", 1, &Attributes::new()), &path).unwrap(), &X).unwrap(),
+        &X.map(f32::sin),
+    );
     // There is no kernel for this version.
-    assert_eq!(run(&mut build(composite(2), &path).unwrap(), &X).unwrap(), X.map(|x| -x));
-    let model = {
-        let mut body = SubgraphBuilder::new("body");
-        let x = body.input("x", TensorType::Float32, [3]);
-        let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
-        body.outputs([y]);
-        let mut graph = SubgraphBuilder::new("main");
-        let x = graph.input("x", TensorType::Float32, [3]);
-        let attributes = Attributes::new().with("window", 2);
-        let call = graph.composite("MovingAverage", body).version(2).attributes(&attributes);
-        let y = call.inputs([x]).output("y");
-        graph.outputs([y]);
-        ModelBuilder::new().subgraph(graph).build().unwrap()
-    };
+    assert_eq!(
+        run(&mut build(composite("Sin", 2, &Attributes::new()), &path).unwrap(), &X).unwrap(),
+        X.map(|x| -x)
+    );
+    let model = composite("MovingAverage", 2, &Attributes::new().with("window", 2));
     // The kernel gets the attributes and the version of the composite.
     let mut interpreter = build(model, &path).unwrap();
     assert_eq!(run(&mut interpreter, &X).unwrap(), X);

@@ -212,8 +212,9 @@ impl<'a> Runners<'a> {
         self.unresolved.map_or(&[], |unresolved| &unresolved.ops)
     }
 
-    /// Returns the name of the runner of this node.
-    fn of(&self, node: &NodeReport) -> &'static str {
+    /// Returns the name of the runner of this node; `none` without a kernel.
+    #[must_use]
+    pub fn of(&self, node: &NodeReport) -> &'static str {
         if self.lack(node) { NO_KERNEL } else { self.cpu }
     }
 

@@ -77,8 +77,7 @@ impl<'m> Composite<'m> {
         match (node.op(), node.params()) {
             (_, Params::StableHloComposite(p)) => Some(Composite {
                 name: &p.name,
-                // The format's default, 0, is the first version.
-                version: u32::try_from(p.version).unwrap_or(0).max(1),
+                version: p.op_version(),
                 bytes: &p.composite_attributes,
                 body: usize::try_from(p.decomposition_subgraph_index).ok(),
             }),

@@ -145,3 +145,10 @@ fn infer_call(cx: &InferContext<'_>) -> InferResult {
     }
     Ok(cx.outputs.iter().map(|o| Inferred::from_kernel(o.ty)).collect())
 }
+
+impl StableHloCompositeParams {
+    /// Returns the version of the operation. The format's default, 0, is the first version.
+    pub fn op_version(&self) -> u32 {
+        u32::try_from(self.version).unwrap_or(0).max(1)
+    }
+}

@@ -10,9 +10,6 @@ use serde::Serialize;
 use super::super::output::{bytes, work};
 use super::super::text::plural;
 
-/// The runner of nodes without a kernel, as in `explain`.
-const NO_KERNEL: &str = "none";
-
 /// A graph to draw. Every edge points from a vertex to a later one. All texts are printable.
 #[derive(Serialize)]
 pub(super) struct Scene {
@@ -201,7 +198,7 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, rest
     let runner = match n.runner {
         Runner::Folded => "folded".into(),
         Runner::Delegate { delegate: d, partition } => format!("{} #{partition}", delegate(d)),
-        _ if rest.lacks(n) => NO_KERNEL.to_owned(),
+        _ if rest.lacks(n) => rest.runners.of(n).to_owned(),
         _ => rest.name.to_owned(),
     };
     let id = n.node.0;

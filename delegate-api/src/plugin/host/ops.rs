@@ -288,7 +288,7 @@ impl OpKernel {
         // A composite is a builtin op with a name and a version of its own.
         let name = library.ops.get(op).map_or("", |op| &op.name);
         let version = match cx.node.params() {
-            Params::StableHloComposite(composite) => u32::try_from(composite.version).unwrap_or(0).max(1),
+            Params::StableHloComposite(composite) => composite.op_version(),
             _ => cx.node.version(),
         };
         let node = DelegraphOpNode {
