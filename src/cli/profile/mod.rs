@@ -155,7 +155,7 @@ struct Run {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
-    // The measurement does not delay the error of a path that is no file. Limits do not apply to it.
+    // The measurement does not delay the error of a path that is not a file. Limits do not apply to it.
     if !arguments.model.path.is_file() {
         arguments.model.load()?;
     }
