@@ -50,13 +50,14 @@ fn infer_range(cx: &InferContext<'_>) -> InferResult {
     if operands.iter().any(|t| t.constant.is_none()) {
         return cx.data_dependent(start.ty);
     }
-    let count = match (start.scalar::<f32>(), limit.scalar::<f32>(), delta.scalar::<f32>()) {
-        (Some(start), Some(limit), Some(delta)) => steps_between(start, limit, delta),
-        _ => match (start.integer("start")?, limit.integer("limit")?, delta.integer("delta")?) {
-            (Some(start), Some(limit), Some(delta)) => integers_between(start, limit, delta),
-            _ => None,
-        },
-    };
+    let count =
+        match (start.scalar::<f32>("start")?, limit.scalar::<f32>("limit")?, delta.scalar::<f32>("delta")?) {
+            (Some(start), Some(limit), Some(delta)) => steps_between(start, limit, delta),
+            _ => match (start.integer("start")?, limit.integer("limit")?, delta.integer("delta")?) {
+                (Some(start), Some(limit), Some(delta)) => integers_between(start, limit, delta),
+                _ => None,
+            },
+        };
     match count {
         Some(count) => Ok(smallvec![Inferred::known(start.ty, [count])]),
         None => Err(InferError::new("start and limit cannot be reached from each other in these steps")),

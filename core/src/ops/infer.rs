@@ -65,10 +65,17 @@ impl<'a> InferTensor<'a> {
         }
     }
 
-    /// Returns the first constant element, where the data is constant and of type `T`.
-    pub fn scalar<T: Element>(&self) -> Option<T> {
-        let bytes = self.constant.filter(|_| self.ty == T::TYPE)?;
-        bytes.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
+    /// Returns the one element of type `T` that the constant data holds. `None` if the data is not constant, or of another
+    /// type.
+    pub fn scalar<T: Element>(&self, what: &str) -> Result<Option<T>, InferError> {
+        let Some(bytes) = self.constant.filter(|_| self.ty == T::TYPE) else { return Ok(None) };
+        match bytemuck::try_pod_read_unaligned(bytes) {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => {
+                let count = bytes.len() / size_of::<T>();
+                Err(InferError::new(format!("{what} must be one number, got {count}")))
+            }
+        }
     }
 }
 

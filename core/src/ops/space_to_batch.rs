@@ -78,7 +78,7 @@ pub fn blocks(cx: &InferContext<'_>) -> Result<Option<SmallVec<[Block; 4]>>, Inf
         return Ok(None);
     };
     let rank = cx.input(0)?.shape.rank();
-    if edges.len() != 2 * sizes.len() || sizes.len() >= rank.max(1) {
+    if edges.len() != 2 * sizes.len() || sizes.len() >= rank {
         return Err(InferError::new(format!(
             "{} blocks with {} edges for rank {rank}",
             sizes.len(),

@@ -26,8 +26,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         Some(ty @ (TensorType::Int32 | TensorType::Int16)) => ty,
         _ => return Err(InferError::new("the indices must be INT32 or INT16")),
     };
-    let count = match (k.ty, k.scalar::<i16>()) {
-        (TensorType::Int16, count) => count.map(i64::from),
+    let count = match k.ty {
+        TensorType::Int16 => k.scalar::<i16>("the count")?.map(i64::from),
         _ => k.integer("the count")?,
     };
     let Some(count) = count else {

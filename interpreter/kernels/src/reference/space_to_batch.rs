@@ -109,6 +109,17 @@ mod tests {
     }
 
     #[test]
+    fn a_scalar_has_no_batch() {
+        let scalar = T::new(&[], &[1.0f32]);
+        let none = |shape: &[usize]| Some(T::new(shape, &[0i32; 0]).constant());
+        for op in [BuiltinOp::SPACE_TO_BATCH_ND, BuiltinOp::BATCH_TO_SPACE_ND] {
+            let inputs = [Some(scalar.clone()), none(&[0]), none(&[0, 2])];
+            let e = error(op, 3, Params::None, &inputs, std::slice::from_ref(&scalar));
+            assert!(e.contains("0 blocks with 0 edges for rank 0"), "{e}");
+        }
+    }
+
+    #[test]
     fn edges_in_front() {
         let ints = |shape: &[usize], v: &[i32]| Some(T::new(shape, v).constant());
         let space = T::new(&[1, 3], &[1.0f32, 2.0, 3.0]);

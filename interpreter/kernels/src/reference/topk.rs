@@ -36,7 +36,7 @@ fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     let order = cx.temporary_of::<i32>(row)?;
     Ok(Box::new(move |cx| {
-        if count == 0 {
+        if count == 0 || row == 0 {
             return Ok(());
         }
         let order = &mut cx.temporary::<i32>(order)?[..row];
