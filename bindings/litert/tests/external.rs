@@ -310,11 +310,8 @@ fn a_delegate_of_delegraph_runs_through_both_interfaces() {
                 bytes.as_chunks().0.iter().map(|word| f32::from_ne_bytes(*word)).collect()
             };
             let (result, plain) = (floats(&result), floats(&plain));
-            assert_eq!(result.len(), plain.len(), "{form}");
-            assert!(
-                result.iter().zip(&plain).all(|(r, p)| (r - p).abs() < 1e-5),
-                "{form}: {result:?}, {plain:?}"
-            );
+            let close = approx::abs_diff_eq!(result[..], plain[..], epsilon = 1e-5);
+            assert!(close, "{form}: {result:?}, {plain:?}");
         }
     }
 }

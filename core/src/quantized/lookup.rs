@@ -148,14 +148,16 @@ mod tests {
         for v in (-32_768..=32_767).step_by(61) {
             let v = v as i16;
             let want = (f64::from(v) * 10.0 / 65536.0).sin() * 0.9;
-            assert!((f64::from(table.at(v)) / 32768.0 - want).abs() < 2e-4, "{v}");
+            let got = f64::from(table.at(v)) / 32768.0;
+            assert!(approx::abs_diff_eq!(got, want, epsilon = 2e-4), "{v}");
         }
         let sigmoid = SigmoidTable::default();
         for x in (-200_000..200_000).step_by(977) {
             let real = f64::from(x) / 12288.0;
             let logistic = f64::from(sigmoid.logistic(x)) / 32768.0;
-            assert!((logistic - 1.0 / (1.0 + (-real).exp())).abs() < 2e-4, "{x}");
-            assert!((f64::from(sigmoid.tanh(x)) / 32768.0 - real.tanh()).abs() < 2e-4, "{x}");
+            assert!(approx::abs_diff_eq!(logistic, 1.0 / (1.0 + (-real).exp()), epsilon = 2e-4), "{x}");
+            let tanh = f64::from(sigmoid.tanh(x)) / 32768.0;
+            assert!(approx::abs_diff_eq!(tanh, real.tanh(), epsilon = 2e-4), "{x}");
         }
         let bytes = |scale, zero| Steps::new(TensorType::Int8, scale, zero).unwrap();
         let table = Lookup::new(bytes(0.1, 0), bytes(1.0, -1), |x| x * 10.0);

@@ -150,7 +150,7 @@ mod tests {
         for x in [1, 3, 7, 100, 255, 65_535, i32::MAX] {
             let (fraction, shift) = reciprocal(x);
             let got = f64::from(fraction) / 2f64.powi(31 + shift);
-            assert!((got * f64::from(x) - 1.0).abs() < 1e-8, "1 / {x} is not {got}");
+            assert!(approx::abs_diff_eq!(got * f64::from(x), 1.0, epsilon = 1e-8), "1 / {x} is not {got}");
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
         for x in [2, 3, 5, 100, 65_025, 1 << 27, i32::MAX] {
             let Multiplier { multiplier, shift } = inverse_root(x);
             let got = f64::from(multiplier) * 2f64.powi(shift - 31);
-            assert!((got * f64::from(x).sqrt() - 1.0).abs() < 1e-5, "1 / √{x} is not {got}");
+            assert!(approx::abs_diff_eq!(got * f64::from(x).sqrt(), 1.0, epsilon = 1e-5), "1 / √{x} is not {got}");
         }
     }
 }

@@ -115,7 +115,7 @@ mod tests {
             let wide = raw << 16;
             let near = |got: i32, bits: u32, want: f64, within: f64| {
                 let got = f64::from(got) / 2f64.powi(bits.cast_signed() - 1);
-                assert!((got - want).abs() < within, "{real}: {got} is not {want}");
+                assert!(approx::abs_diff_eq!(got, want, epsilon = within), "{real}: {got} is not {want}");
             };
             near(tanh::<16>(raw, 3), 16, real.tanh(), 2e-3);
             near(tanh::<32>(wide, 3), 32, real.tanh(), 1e-6);

@@ -74,7 +74,7 @@ fn where_it_is_asked_for_the_op_is_in_the_graph_itself() {
     }
     let close = |a: &Interpreter, b: &Interpreter| {
         let (a, b) = (a.output::<f32>(0).unwrap(), b.output::<f32>(0).unwrap());
-        a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5)
+        approx::abs_diff_eq!(*a, *b, epsilon = 1e-5)
     };
     assert!(close(&interpreter, &plain));
     interpreter.invoke().unwrap();

@@ -95,6 +95,11 @@ fn products(count: usize, size: usize, reshaped: bool) -> Model {
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
 
+/// Returns whether all elements agree within 1e-4 of the second one, or of 1.
+fn near(a: &[f32], b: &[f32]) -> bool {
+    a.iter().zip(b).all(|(a, b)| approx::abs_diff_eq!(*a, *b, epsilon = 1e-4 * b.abs().max(1.0)))
+}
+
 #[test]
 fn weights_are_converted_one_by_one() {
     const SIZE: usize = 512;
@@ -111,7 +116,6 @@ fn weights_are_converted_one_by_one() {
     let reference = &mut build(products(4, SIZE, false), |b| {
         b.resolver(delegraph_interpreter::ReferenceOpResolver::new())
     });
-    let near = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0));
     let expected = run(reference);
     assert!(near(&run(&mut waiting), &expected));
     // Another shape needs the weights again, with other sizes of memory.
@@ -130,7 +134,7 @@ fn weights_behind_shapes_that_depend_on_data_are_converted_as_well() {
     }
     let (a, b) = (run(&mut optimized), run(&mut reference));
     assert_eq!(a.len(), 256);
-    assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0)));
+    assert!(near(&a, &b));
 }
 
 #[test]

@@ -282,7 +282,7 @@ pub fn assert_close(what: &str, actual: &[f32], expected: &[f32]) {
     let largest = expected.iter().filter(|v| v.is_finite()).fold(0.0_f32, |m, v| m.max(v.abs()));
     let tolerance = 1e-5 + 1e-4 * largest;
     for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
-        let close = (a - e).abs() <= tolerance || a == e || (a.is_nan() && e.is_nan());
+        let close = approx::abs_diff_eq!(*a, *e, epsilon = tolerance) || a == e || (a.is_nan() && e.is_nan());
         assert!(close, "{what}: element {i} is {a}, expected {e} (tolerance {tolerance})");
     }
 }

@@ -153,7 +153,8 @@ fn quotients_that_round_to_a_whole_number_are_rounded_down_all_the_same() {
             let quotient = (wide_x / wide_y).floor();
             let expected = if op == Binary::FloorDiv { quotient } else { wide_x - quotient * wide_y };
             let (actual, allowed) = (f64::from(f32::from_bits(actual)), 1e-6 * wide_y.abs());
-            assert!((actual - expected).abs() <= allowed, "{op:?} of {x} and {y}: {actual}, not {expected}");
+            let close = approx::abs_diff_eq!(actual, expected, epsilon = allowed);
+            assert!(close, "{op:?} of {x} and {y}: {actual}, not {expected}");
         }
     }
 }
@@ -279,6 +280,7 @@ fn angles_keep_the_signs_of_zeros_and_infinities() {
     let actual: Vec<f32> = gpu.run(&kernel, &operands, x.len());
     for ((x, y), actual) in x.iter().zip(&y).zip(actual) {
         let expected = x.atan2(*y);
-        assert!((actual - expected).abs() < 1e-6, "atan2({x}, {y}) is {actual}, not {expected}");
+        let close = approx::abs_diff_eq!(actual, expected, epsilon = 1e-6);
+        assert!(close, "atan2({x}, {y}) is {actual}, not {expected}");
     }
 }

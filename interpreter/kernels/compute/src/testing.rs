@@ -8,7 +8,11 @@ pub(crate) fn close(got: &[f32], expected: &[f32], terms: usize, what: impl Fn()
     assert_eq!(got.len(), expected.len(), "{}", what());
     let tolerance = 1e-6 * (terms as f32 + 8.0).sqrt() * 4.0;
     for (i, (g, e)) in got.iter().zip(expected).enumerate() {
-        assert!((g - e).abs() <= tolerance, "{}: element {i} is {g}, expected {e}", what());
+        assert!(
+            approx::abs_diff_eq!(*g, *e, epsilon = tolerance),
+            "{}: element {i} is {g}, expected {e}",
+            what()
+        );
     }
 }
 

@@ -275,9 +275,9 @@ mod tests {
         let options = |squared| [("window_size", 8), ("stride", 4), ("magnitude_squared", squared)];
         let magnitudes = run("AudioSpectrogram", &options(0), &input, &[2, 2, 5]).unwrap();
         let want = [[0.0; 5], [0.0; 5], [0.0, 1.0, 2.0, 1.0, 0.0], [0.0, 1.0, 2.0, 1.0, 0.0]].concat();
-        assert!(magnitudes.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5), "{magnitudes:?}");
+        approx::assert_abs_diff_eq!(magnitudes[..], want[..], epsilon = 1e-5);
         let squares = run("AudioSpectrogram", &options(1), &input, &[2, 2, 5]).unwrap();
-        assert!((squares[12] - 4.0).abs() < 1e-5);
+        approx::assert_abs_diff_eq!(squares[12], 4.0, epsilon = 1e-5);
         let e =
             run("AudioSpectrogram", &[("window_size", 1), ("stride", 4)], &input, &[2, 2, 5]).unwrap_err();
         assert!(e.to_string().contains("windows of 1 samples every 4"));
@@ -294,7 +294,7 @@ mod tests {
         let input = |rate: i32| [Some(T::new(&[1, 1, 129], &[0.0f32; 129])), Some(T::new(&[1], &[rate]))];
         let flat = run("Mfcc", &options, &input(16000), &[1, 1, 2]).unwrap();
         let floor = (0.5f64.sqrt() * 4.0 * 1e-12f64.ln()) as f32;
-        assert!((flat[0] - floor).abs() < 1e-3 && flat[1].abs() < 1e-3, "{flat:?}");
+        approx::assert_abs_diff_eq!(flat[..], [floor, 0.0][..], epsilon = 1e-3);
         assert_eq!(run("Mfcc", &options, &input(4000), &[1, 1, 2]).unwrap(), [0.0, 0.0]);
         assert!(
             run("Mfcc", &options, &input(0), &[1, 1, 2])

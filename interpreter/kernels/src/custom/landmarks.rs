@@ -163,8 +163,7 @@ mod tests {
     }
 
     fn near(got: &[f32], want: &[f32]) {
-        assert_eq!(got.len(), want.len());
-        assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}\n{want:?}");
+        approx::assert_abs_diff_eq!(*got, *want, epsilon = 1e-5);
     }
 
     #[test]

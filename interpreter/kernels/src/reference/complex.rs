@@ -143,10 +143,7 @@ mod tests {
             assert_eq!(shape.dims(), [height, width / 2 + 1]);
             let got: &[[f32; 2]] = bytemuck::cast_slice(bytes);
             for (got, want) in got.iter().zip(&want) {
-                assert!(
-                    (got[0] - want[0]).abs() < 1e-3 && (got[1] - want[1]).abs() < 1e-3,
-                    "{got:?} {want:?}"
-                );
+                approx::assert_abs_diff_eq!(got[..], want[..], epsilon = 1e-3);
             }
         }
         let (x, n) = (Some(T::new(&[2, 2], &[1.0f32; 4])), Some(T::new(&[2], &[2, 3])));
