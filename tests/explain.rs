@@ -326,6 +326,41 @@ fn a_version_too_low_for_what_is_used_is_a_warning_or_an_error() {
 }
 
 #[test]
+fn versions_are_checked_with_inferred_shapes() {
+    use delegraph::core::Shape;
+    use delegraph::core::ops::binary::SubParams;
+    use delegraph::core::ops::reshape::ReshapeParams;
+    let mut graph = SubgraphBuilder::new("main");
+    let (x, z) = (graph.input("x", Float32, [12]), graph.input("z", Float32, [3]));
+    let shape = graph.constant("shape", [5], &[1i32, 1, 2, 2, 3]);
+    let y = graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([x, shape]).output("y");
+    let w = graph.node(BuiltinOp::SUB, SubParams::default()).inputs([y, z]).output("w");
+    graph.outputs([w]);
+    let mut draft = ModelBuilder::new().subgraph(graph).build().unwrap().into_draft();
+    // The file does not declare the shapes that need the version.
+    for id in [y, w] {
+        draft.subgraphs[0].tensors_mut()[id.0].set_shape(Shape::default());
+    }
+    draft.subgraphs[0].nodes_mut()[1].set_version(1);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("low.tflite");
+    draft.verify().unwrap().save(&file).unwrap();
+    const TEXT: &str = "SUB version 1 uses features of version 3: node 1";
+    for verb in ["inspect", "explain"] {
+        let ran = delegraph(&[verb, path(&file)]).expect(0, "");
+        assert!(ran.stdout.contains(&format!("warning: {TEXT}\n")), "{}", ran.stdout);
+    }
+    for verb in ["inspect", "explain", "run"] {
+        delegraph(&[verb, path(&file), "--strict-versions"]).expect(4, TEXT);
+    }
+    let fuse = ["fuse", path(&file), "-o", path(&file), "--versions-only", "--json"];
+    let change = &delegraph(&fuse).expect(0, "").json()["versions"][0];
+    assert_eq!((&change["op"], &change["from"], &change["to"]), (&json!("SUB"), &json!(1), &json!(3)));
+    delegraph(&["run", path(&file), "--strict-versions"]).expect(0, "");
+    assert_eq!(delegraph(&fuse).expect(0, "").json()["versions"], json!([]));
+}
+
+#[test]
 fn composites_keep_the_reasons_of_delegates() {
     let mut body = SubgraphBuilder::new("body");
     let x = body.input("x", Float32, [4]);

@@ -5,6 +5,7 @@ mod callees;
 mod composite;
 mod control;
 mod extension;
+mod inferred;
 mod model;
 mod node;
 mod op_use;
@@ -15,8 +16,10 @@ mod verify;
 
 pub use crate::types::{Backing, ModelBytes, NodeId, TensorId};
 pub use composite::Composite;
+pub(crate) use inferred::{InferredShapes, inferred_shapes};
 pub use model::{Model, ModelDraft};
 pub use node::Node;
+pub(crate) use op_use::inferred_min_version;
 pub use op_use::{check_versions, cost, min_version, min_versions, understated_versions};
 pub use strings::{Strings, StringsError};
 pub use subgraph::{Signature, Subgraph};

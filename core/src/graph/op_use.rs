@@ -1,17 +1,32 @@
 //! Uses of ops: their cost, and the lowest version that expresses them.
 
-use super::{Model, Node, Subgraph, TensorId};
+use super::inferred::{InferredShapes, inferred_shapes};
+use super::{Model, Node, Subgraph, Tensor, TensorId};
 use crate::error::{Error, Result, UnderstatedVersion};
 use crate::ops::{self, Cost, OpSignature, Operand};
+use crate::types::Shape;
 
 impl<'a> OpSignature<'a> {
     /// Returns the signature of a node of `subgraph`, with the types and shapes that the file declares.
     pub fn of(subgraph: &'a Subgraph, node: &'a Node) -> Self {
+        Self::with_shapes(subgraph, node, |_, tensor| tensor.shape())
+    }
+
+    /// Returns the signature of a node of `subgraph`, with the types that the file declares and the inferred shapes.
+    pub(crate) fn inferred(subgraph: &'a Subgraph, node: &'a Node, shapes: &'a InferredShapes) -> Self {
+        Self::with_shapes(subgraph, node, |id, tensor| shapes.of(id, tensor))
+    }
+
+    fn with_shapes(
+        subgraph: &'a Subgraph,
+        node: &'a Node,
+        shape: impl Fn(TensorId, &'a Tensor) -> &'a Shape,
+    ) -> Self {
         let operand = |id: &TensorId| {
             let tensor = subgraph.tensor(*id);
             Operand {
                 ty: tensor.ty(),
-                shape: tensor.shape(),
+                shape: shape(*id, tensor),
                 quantization: tensor.quantization(),
                 constant: tensor.is_constant(),
                 sparse: tensor.sparsity().is_some(),
@@ -35,28 +50,43 @@ pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
     Cost { multiply_adds: definition.map_or(0, |d| (d.multiply_adds)(&signature)), bytes: signature.bytes() }
 }
 
-/// Returns the lowest version of its op that expresses `node`; custom ops and ops without a definition keep theirs.
+/// Returns the lowest version of its op that expresses `node` with the shapes that its file declares; custom ops and ops
+/// without a definition keep theirs.
 ///
 /// # Panics
 /// As [`cost`].
 pub fn min_version(subgraph: &Subgraph, node: &Node) -> u32 {
+    min_version_of(node, || OpSignature::of(subgraph, node))
+}
+
+/// Returns the lowest version of its op that expresses `node` with the inferred shapes.
+pub(crate) fn inferred_min_version(subgraph: &Subgraph, node: &Node, shapes: &InferredShapes) -> u32 {
+    min_version_of(node, || OpSignature::inferred(subgraph, node, shapes))
+}
+
+fn min_version_of<'a>(node: &Node, signature: impl FnOnce() -> OpSignature<'a>) -> u32 {
     match node.op().builtin().and_then(ops::definition) {
-        Some(definition) => (definition.min_version)(&OpSignature::of(subgraph, node)),
+        Some(definition) => (definition.min_version)(&signature()),
         None => node.version(),
     }
 }
 
-/// Returns the lowest versions for all nodes, in the order of `model`'s subgraphs and nodes.
+/// Returns the lowest versions for all nodes, in the order of `model`'s subgraphs and nodes. Shapes are those that the
+/// declared shapes of the inputs and the file's constants determine; all others are as declared.
 pub fn min_versions(model: &Model) -> Vec<Vec<u32>> {
-    model.subgraphs().iter().map(|g| g.nodes().iter().map(|n| min_version(g, n)).collect()).collect()
+    let subgraphs = model.subgraphs().iter().zip(inferred_shapes(model));
+    subgraphs
+        .map(|(g, shapes)| g.nodes().iter().map(|n| inferred_min_version(g, n, &shapes)).collect())
+        .collect()
 }
 
-/// Returns the uses of ops whose version is too low for their features, in the order of their first node.
+/// Returns the uses of ops whose version is too low for their features, in the order of their first node. The shapes
+/// are those of [`min_versions`].
 pub fn understated_versions(model: &Model) -> Vec<UnderstatedVersion> {
     let mut found: Vec<UnderstatedVersion> = Vec::new();
-    for (index, subgraph) in model.subgraphs().iter().enumerate() {
+    for (index, (subgraph, shapes)) in model.subgraphs().iter().zip(inferred_shapes(model)).enumerate() {
         for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
-            let (version, needed) = (node.version(), min_version(subgraph, node));
+            let (version, needed) = (node.version(), inferred_min_version(subgraph, node, &shapes));
             if needed <= version {
                 continue;
             }

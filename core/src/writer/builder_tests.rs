@@ -1,11 +1,14 @@
+use std::ops::Range;
+
 use super::*;
-use crate::graph::{ModelBytes, NodeId, VariantType};
+use crate::graph::{ModelBytes, ModelDraft, NodeId, VariantType, check_versions, min_versions};
 use crate::ops::Activation;
-use crate::ops::binary::AddParams;
+use crate::ops::binary::{AddParams, SubParams};
 use crate::ops::control_flow::{CallOnceParams, IfParams, StableHloCompositeParams, WhileParams};
 use crate::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use crate::ops::reshape::ReshapeParams;
 use crate::ops::split::SplitParams;
+use crate::types::Shape;
 use crate::types::TensorType::{self, Bool, Float32, Int4, Int8, Int32, Resource, String as Text, Variant};
 use crate::types::quantization::{Affine, MinMax, Quantization};
 use crate::types::sparsity::{Level, Sparsity};
@@ -333,6 +336,81 @@ fn restamping_lowers_what_is_too_high_and_raises_what_is_too_low() {
     let report = model.restamp().unwrap();
     assert!(report.ops.is_empty() && report.old_runtime == report.new_runtime);
     assert_eq!(model.bytes(), stamped.bytes(), "nothing is left to change");
+}
+
+/// A RESHAPE to 5 dimensions, and a SUB that broadcasts its result, which needs version 3 and has version 1. The file
+/// declares the shapes of both outputs as empty.
+fn undeclared_broadcast(change: impl FnOnce(&mut ModelDraft)) -> Model {
+    let mut graph = SubgraphBuilder::new("main");
+    let (x, z) = (graph.input("x", Float32, [12]), graph.input("z", Float32, [3]));
+    let shape = graph.constant("shape", [5], &[1i32, 1, 2, 2, 3]);
+    let y = graph.node(BuiltinOp::RESHAPE, ReshapeParams::default()).inputs([x, shape]).output("y");
+    let w = graph.node(BuiltinOp::SUB, SubParams::default()).inputs([y, z]).output("w");
+    graph.outputs([w]);
+    let model = one(graph).unwrap();
+    assert_eq!(versions(&model), [1, 3]);
+    let mut draft = model.into_draft();
+    for id in [y, w] {
+        draft.subgraphs[0].tensors_mut()[id.0].set_shape(Shape::default());
+    }
+    draft.subgraphs[0].nodes_mut()[1].set_version(1);
+    change(&mut draft);
+    draft.verify().unwrap()
+}
+
+#[test]
+fn versions_follow_from_inferred_shapes() {
+    let mut model = undeclared_broadcast(|_| {});
+    assert_eq!(min_versions(&model), [[1, 3]]);
+    assert_eq!(
+        check_versions(&model).unwrap_err().to_string(),
+        "versions are too low: SUB version 1 uses features of version 3: node 1"
+    );
+    model.restamp().unwrap();
+    assert_eq!(versions(&model), [1, 3]);
+    assert_eq!(model.subgraphs()[0].tensor(TensorId(3)).shape().rank(), 0, "only versions change");
+    check_versions(&model).unwrap();
+
+    // Inference rejects the node, or does not know the shape: the declared shapes count.
+    let rejected = undeclared_broadcast(|draft| {
+        draft.subgraphs[0].tensors_mut()[0].set_shape([13]);
+    });
+    assert_eq!(min_versions(&rejected), [[1, 1]]);
+    let unknown = undeclared_broadcast(|draft| {
+        draft.subgraphs[0].tensors_mut()[2].set_data(None::<Range<usize>>);
+        draft.subgraphs[0].inputs_mut().push(TensorId(2));
+    });
+    assert_eq!(min_versions(&unknown), [[1, 1]]);
+    let declared = undeclared_broadcast(|draft| {
+        draft.subgraphs[0].tensors_mut()[2].set_data(None::<Range<usize>>);
+        draft.subgraphs[0].inputs_mut().push(TensorId(2));
+        draft.subgraphs[0].tensors_mut()[3].set_shape([1, 1, 2, 2, 3]);
+    });
+    assert_eq!(min_versions(&declared), [[1, 3]]);
+    check_versions(&undeclared_broadcast(|draft| draft.subgraphs[0].nodes_mut()[1].set_version(3))).unwrap();
+}
+
+#[test]
+fn empty_shapes_of_inputs_of_called_subgraphs_are_unknown() {
+    let model = |declared: &[usize]| {
+        let mut body = SubgraphBuilder::new("body");
+        let x = body.input("x", Float32, [1, 1, 1, 1, 2]);
+        let other = body.constant("other", [1, 1, 1, 1, 2], &[1f32, 2.0]);
+        let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
+        let z = body.node(BuiltinOp::SUB, SubParams::default()).inputs([y, other]).output("z");
+        body.outputs([z]);
+        let mut graph = SubgraphBuilder::new("main");
+        let (a, b) = (graph.input("a", Bool, [1]), graph.input("b", Float32, [1, 1, 1, 1, 2]));
+        let c = graph.tensor("c", Float32, [1, 1, 1, 1, 2]);
+        let params = IfParams::default().then_subgraph_index(1).else_subgraph_index(1);
+        graph.node(BuiltinOp::IF, params).inputs([a, b]).writes([c]);
+        graph.outputs([c]);
+        let mut draft = ModelBuilder::new().subgraph(graph).subgraph(body).build().unwrap().into_draft();
+        draft.subgraphs[1].tensors_mut()[x.0].set_shape(declared);
+        draft.verify().unwrap()
+    };
+    assert_eq!(min_versions(&model(&[])), [vec![1], vec![1, 1]]);
+    assert_eq!(min_versions(&model(&[1, 1, 1, 2, 1])), [vec![1], vec![1, 3]]);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::error::{Error, Result};
-use crate::graph::{Model, ModelBytes, ModelDraft, NodeId, Subgraph, min_version};
+use crate::graph::{
+    InferredShapes, Model, ModelBytes, ModelDraft, NodeId, Subgraph, inferred_min_version, inferred_shapes,
+};
 use crate::ops::{self, OpDef, OpSignature};
 use crate::resolver::required_by;
 use crate::types::Op;
@@ -44,9 +46,10 @@ pub struct RestampedOp {
 }
 
 impl Model {
-    /// Sets every builtin op to the lowest version that has the features in use, and writes the oldest release that
-    /// runs all of them to the metadata. Custom ops keep their versions, and so do ops whose version is newer than the op
-    /// table, since their features are unknown; the metadata stays as it is then.
+    /// Sets every builtin op to the lowest version that has the features in use (see
+    /// [`min_versions`](crate::graph::min_versions)), and writes the oldest release that runs all of them to the metadata.
+    /// Custom ops keep their versions, and so do ops whose version is newer than the op table, since their features are
+    /// unknown; the metadata stays as it is then.
     ///
     /// Nodes of an op that had one version have one version afterwards: the highest that any of them needs. The
     /// model's bytes are written again.
@@ -57,7 +60,7 @@ impl Model {
         let mut report =
             Restamped { old_runtime: self.min_runtime_version().map(str::to_owned), ..Default::default() };
         let mut draft = self.to_draft();
-        for Entry { op, version, needed, nodes } in entries(self, |_| true) {
+        for Entry { op, version, needed, nodes } in entries(self, &inferred_shapes(self), |_| true) {
             if is_newer_than_known(&op, version) {
                 report.unknown.push(RestampedOp { op, from: version, to: version, nodes });
             } else if needed != version {
@@ -81,11 +84,11 @@ impl Model {
     }
 }
 
-/// The nodes of builtin ops that `choose` accepts, by op and version.
-fn entries(model: &Model, choose: impl Fn((usize, NodeId)) -> bool) -> Vec<Entry> {
+/// The nodes of builtin ops that `choose` accepts, by op and version. `shapes` holds one entry for each subgraph.
+fn entries(model: &Model, shapes: &[InferredShapes], choose: impl Fn((usize, NodeId)) -> bool) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut indices = HashMap::new();
-    for (s, subgraph) in model.subgraphs().iter().enumerate() {
+    for (s, (subgraph, shapes)) in model.subgraphs().iter().zip(shapes).enumerate() {
         for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
             if node.op().builtin().is_none() || !choose((s, id)) {
                 continue;
@@ -96,7 +99,7 @@ fn entries(model: &Model, choose: impl Fn((usize, NodeId)) -> bool) -> Vec<Entry
                 entries.push(Entry { op, version, needed: 1, nodes: Vec::new() });
             }
             if let Some(entry) = entries.get_mut(index) {
-                entry.needed = entry.needed.max(min_version(subgraph, node));
+                entry.needed = entry.needed.max(inferred_min_version(subgraph, node, shapes));
                 entry.nodes.push((s, id));
             }
         }
@@ -123,7 +126,8 @@ fn set_version(subgraphs: &mut [Subgraph], nodes: &[(usize, NodeId)], version: u
 /// # Errors
 /// An explicit version that is too low.
 pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -> Result<Model> {
-    let entries = entries(&model, |node| !explicit.contains_key(&node));
+    let shapes = inferred_shapes(&model);
+    let entries = entries(&model, &shapes, |node| !explicit.contains_key(&node));
     let mut draft = model.into_draft();
     for entry in entries {
         set_version(&mut draft.subgraphs, &entry.nodes, entry.needed);
@@ -133,11 +137,10 @@ pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -
     }
     let model = draft.verify()?;
     for (&(s, id), &version) in explicit {
-        let Some((subgraph, node)) = model.subgraph(s).and_then(|g| Some((g, g.nodes().get(id.0)?))) else {
-            continue;
-        };
+        let (Some(subgraph), Some(shapes)) = (model.subgraph(s), shapes.get(s)) else { continue };
+        let Some(node) = subgraph.nodes().get(id.0) else { continue };
         let Some(definition) = node.op().builtin().and_then(ops::definition) else { continue };
-        let signature = OpSignature::of(subgraph, node);
+        let signature = OpSignature::inferred(subgraph, node, shapes);
         let needed = (definition.min_version)(&signature);
         if version < needed {
             let reason = reason(definition, &signature, version, needed);

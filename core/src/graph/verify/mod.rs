@@ -22,6 +22,8 @@ mod order;
 mod quantization;
 mod tensor;
 
+pub(super) use tensor::MAX_RANK;
+
 /// A defect of a model; the path is added at the end.
 #[derive(Debug)]
 pub(crate) struct Invalid(pub(crate) String);

@@ -6,7 +6,7 @@ use crate::graph::{Strings, Subgraph, Tensor};
 use crate::types::TensorType;
 
 /// Higher ranks do not occur, not even in tests of the rank limit.
-const MAX_RANK: usize = 64;
+pub(in crate::graph) const MAX_RANK: usize = 64;
 
 /// Every tensor of a subgraph by itself, and the tensors that quantizations name.
 pub(super) fn check_tensors(subgraph: &Subgraph, bytes: &[u8]) -> Result<(), Invalid> {
