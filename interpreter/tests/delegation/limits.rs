@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{BuiltinOp, Error, NodeId, Op, Result, SubgraphBuilder, TensorType};
 use delegraph_delegate_api::{
     CostModel, Delegate, DelegateContext, DelegateKernel, DelegateParams, GraphView, NodeView,
@@ -155,8 +156,69 @@ fn a_partition_must_gain_more_than_its_copies_cost() {
 #[test]
 fn a_delegate_that_cannot_be_measured_says_why() {
     let error = delegraph_interpreter::measure(1, || Ok(Scripted::new("d", &[NEG]))).unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("cannot be measured: AVERAGE_POOL_2D: AVERAGE_POOL_2D is not supported"), "{text}");
+    assert_eq!(
+        error.to_string(),
+        "not supported: the delegate d cannot be measured: the measurement uses CONV_2D and AVERAGE_POOL_2D of \
+         FLOAT32, and the delegate runs none of them"
+    );
+    let versions = VersionTable::new(&[(BuiltinOp::AVERAGE_POOL_2D, 1)]);
+    let slow = || Ok(Simple(Slow { versions: versions.clone(), asked: Arc::default() }));
+    let text = delegraph_interpreter::measure(1, slow).unwrap_err().to_string();
+    assert!(text.ends_with("the delegate runs none of them (AVERAGE_POOL_2D: slow)"), "{text}");
+}
+
+/// Claims one op, and computes nothing.
+struct Idle(VersionTable);
+
+impl SimpleDelegate for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.0
+    }
+
+    fn supports(&self, _node: &NodeView<'_>) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn create_kernel(
+        &mut self,
+        _params: &DelegateParams,
+        _graph: &GraphView<'_>,
+    ) -> Result<Box<dyn DelegateKernel>> {
+        Ok(Box::new(IdleKernel))
+    }
+}
+
+struct IdleKernel;
+
+impl Kernel for IdleKernel {
+    fn prepare(&mut self, _cx: &mut PrepareContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn invoke(&mut self, _cx: &mut InvokeContext<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl DelegateKernel for IdleKernel {}
+
+#[test]
+fn a_delegate_is_measured_with_the_ops_that_it_runs() {
+    for op in [BuiltinOp::AVERAGE_POOL_2D, BuiltinOp::CONV_2D] {
+        let idle = || Ok(Simple(Idle(VersionTable::new(&[(op, 1)]))));
+        let model = delegraph_interpreter::measure(1, idle).unwrap();
+        for rate in [model.cpu, model.delegate].iter().flat_map(|r| [r.multiply_adds, r.bytes]) {
+            assert!(rate.is_finite() && rate > 0.0, "{op:?}: {model:?}");
+        }
+        assert!(model.copies.is_finite() && model.copies > 0.0, "{op:?}: {model:?}");
+        // The other op is assumed to gain as much.
+        let gain = |rate: fn(&Rates) -> f64| rate(&model.delegate) / rate(&model.cpu);
+        approx::assert_relative_eq!(gain(|r| r.multiply_adds), gain(|r| r.bytes), max_relative = 1e-9);
+    }
 }
 
 #[test]

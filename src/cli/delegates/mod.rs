@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use delegraph::core::error::UnresolvedOps;
+use delegraph::core::error::{ErrorKind, UnresolvedOps};
 use delegraph::core::resolver::check_resolved;
 use delegraph::delegate_api::{CostModel, PartitionOptions};
 use delegraph::interpreter::InterpreterBuilder;
@@ -427,9 +427,13 @@ fn measured(choice: &Choice, threads: usize) -> Result<CostModel, Failure> {
         let opened = choice.open().map_err(|e| failure = Some(e));
         opened.ok().flatten().ok_or_else(|| delegraph::Error::State("it cannot be opened again".into()))
     });
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(measured?),
+    match (failure, measured) {
+        (Some(failure), _) => Err(failure),
+        (None, Ok(measured)) => Ok(measured),
+        (None, Err(e)) if e.kind() == ErrorKind::Unsupported => {
+            Err(Failure::from(e).with_help("leave `--cost-model` out"))
+        }
+        (None, Err(e)) => Err(e.into()),
     }
 }
 
