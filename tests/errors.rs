@@ -642,6 +642,8 @@ fn usage_is_json_where_json_is_asked_for() {
     check(&["run", path(&model), "--threads", "0", "--json"], "--threads");
     check(&["run", "--json", path(&model), "--nodes", "5..2"], "contains no node");
     check(&["run", path(&model), "--exclude-op", "CONF_2D", "--json"], "CONF_2D");
+    check(&["run", "--json=1", path(&model)], "--json");
+    check(&["run", path(&model), "--json="], "--json");
     // After `--` it is a file.
     let ran = delegraph(&["run", "--no-such-option", "--", "--json"]).expect(2, "");
     assert_eq!(ran.stdout, "");

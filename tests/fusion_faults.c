@@ -3,11 +3,20 @@
 
 #include "delegraph_fusions.h"
 
+#ifndef NAME
+#define NAME "faulty"
+#endif
+#ifndef FLAGS
+#define FLAGS 0
+#endif
+#ifndef STATUS
+#define STATUS DELEGRAPH_OK
+#endif
 #ifndef OPEN_STATUS
 #define OPEN_STATUS DELEGRAPH_OK
 #endif
 
-static const DelegraphFusion fusion = {"faulty", 0, 1.0};
+static const DelegraphFusion fusion = {NAME, FLAGS, 1.0};
 
 static int32_t open_library(const DelegraphHost *host, void **library, DelegraphError *error) {
     (void)host, (void)library, (void)error;
@@ -31,7 +40,7 @@ static int32_t rewrite(void *library, size_t index, const uint8_t *data, size_t 
     size_t read = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
     result->set_model(result->context, bytes, read);
-    return DELEGRAPH_OK;
+    return STATUS;
 }
 
 DELEGRAPH_EXPORT const DelegraphFusionLibrary *delegraph_fusion_library(void) {

@@ -95,7 +95,12 @@ fn outside_of_a_checkout_cargo_must_find_the_released_crates() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
     let mut without_cargo = command(&["new-delegate", "npu", "--path", path(&made)]);
     without_cargo.current_dir(folder.path()).env("CARGO", "/no/such/cargo");
-    run(&mut without_cargo).expect(2, "cargo cannot be run");
+    let ran = run(&mut without_cargo).expect(2, "cargo cannot be run");
+    assert!(
+        ran.stderr.contains("install Rust with Cargo") && ran.stderr.contains("--delegraph PATH"),
+        "{}",
+        ran.stderr
+    );
 
     for name in ["delegraph-core", "delegraph-delegate-api", "delegraph-conformance"] {
         let stub = registry.join(name);

@@ -8,6 +8,7 @@ mod libraries;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use delegraph_core::error::ErrorKind;
 use delegraph_core::ops::Params;
 use delegraph_core::{
     Attributes, BuiltinOp, Model, ModelBuilder, MutableOpResolver, Result, SubgraphBuilder, TensorType,
@@ -59,7 +60,7 @@ fn build(model: Model, path: &Path) -> Result<Interpreter> {
 }
 
 fn close_to(got: &[f32], want: &[f32]) {
-    assert!(got.iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6), "{got:?}, wanted {want:?}");
+    approx::assert_abs_diff_eq!(*got, *want, epsilon = 1e-6);
 }
 
 const X: [f32; 3] = [-7.0, 1.5, 202.0];
@@ -271,5 +272,30 @@ fn tables_that_violate_the_interface_are_rejected() {
     );
     check("rank", "-DRANK=1000", "a shape of 1000 dimensions");
     check("huge", "-DEXTENT=SIZE_MAX", "more bytes than can be addressed");
+    check("operands", "-DCREATE_STATUS=DELEGRAPH_INVALID", "invalid node: liboperands.so: wrong on purpose");
     check("length", "-DMESSAGE_LENGTH=SIZE_MAX,-DINVOKE_STATUS=1", "wrong on purpose");
+}
+
+#[test]
+fn invalid_calls_of_a_kernel_are_not_the_fault_of_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "interpreter/tests/libraries/wrong_kernels.c";
+    let node = "node 0 (custom op \"Wrong\" v1, writes \"y0\"): ";
+    let prepare_only = "set_output_shape: it is to be called in `prepare_kernel` only";
+    let cases = [
+        ("early", "-DMISUSE", prepare_only),
+        ("rank", "-DRANK=1000", "set_output_shape: a shape of 1000 dimensions"),
+        ("output", "-DOUTPUT=5", "set_output_shape: output 5 is missing"),
+    ];
+    for (name, definition, want) in cases {
+        let Some(path) = in_c(folder.path(), name, source, &[definition]) else { return };
+        let error = build(model("Wrong", 1, &[], 1), &path).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Failed, "{error}");
+        assert_eq!(error.chain(), format!("{node}lib{name}.so: the plugin is wrong: {want}"));
+    }
+    // A valid call for which there is not enough memory.
+    let definition = "-DRESIZED=(size_t)1<<50";
+    let Some(path) = in_c(folder.path(), "large", source, &[definition]) else { return };
+    let error = run(&mut build(model("Wrong", 1, &[], 1), &path).unwrap(), &X).unwrap_err().chain();
+    assert!(error.contains("out of memory") && !error.contains("the plugin is wrong"), "{error}");
 }

@@ -14,7 +14,7 @@ use super::delegates::{Delegation, Engine};
 use super::failure::{Exit, Failure};
 use super::inputs::Entry;
 use super::model::ModelArgument;
-use super::numbers::{self, ANY, whole};
+use super::numbers::{self, ANY, milliseconds, whole};
 use super::output::{Document, Output, bytes, table};
 use super::text::{milliseconds as ms, plural, shown};
 
@@ -268,10 +268,6 @@ fn median_of(stats: &[DelegateStats], get: impl Fn(&DelegateStats) -> Option<Dur
 fn quantile(values: &[f64], q: f64) -> f64 {
     let i = (values.len() as f64 * q) as usize;
     values.get(i.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
-}
-
-fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 /// The peak resident memory of the process, where the system reports it.

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use delegraph::Error;
 use delegraph::core::error::{ErrorKind, Limit, Location};
 use delegraph::core::printable_lines;
+use delegraph::delegate_api::plugin::PluginFault;
 use serde_json::{Value, json};
 
 use super::text;
@@ -151,6 +152,11 @@ impl From<Error> for Failure {
 pub(crate) fn help(error: &Error) -> Option<String> {
     match error {
         Error::AtNode { source, .. } => return help(source),
+        Error::External(fault) if fault.is::<PluginFault>() => {
+            return Some(
+                "the library that the message names is faulty, not the model; its author can fix it".into(),
+            );
+        }
         // The message names the option.
         Error::LimitExceeded(exceeded) if matches!(exceeded.limit(), Limit::Memory | Limit::Time) => {
             return None;

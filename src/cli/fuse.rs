@@ -120,6 +120,8 @@ struct LeftLine {
     composite: String,
     subgraph: usize,
     tensor: String,
+    /// The index of the tensor, where it is known.
+    tensor_index: Option<usize>,
     reason: String,
 }
 
@@ -272,19 +274,24 @@ fn is_out_of_memory(error: &Error) -> bool {
     }
 }
 
+/// Whether the message of an error names a pass or a fusion. A kernel that fails while the model is prepared has no part
+/// in the rewriting.
+fn names_pass(error: &Error) -> bool {
+    match error {
+        // A pass that fails or makes an invalid model; a fusion of a library; a composite that does not match its name.
+        Error::State(text) | Error::InvalidNode(text) => {
+            text.starts_with("the pass \"")
+                || text.contains(": fusion \"")
+                || text.starts_with("composite \"")
+        }
+        Error::AtNode { source, .. } => names_pass(source),
+        _ => false,
+    }
+}
+
 /// Returns the failure of rewriting the model. The option `--skip` helps if a pass or a fusion is the cause.
 fn not_rewritten(error: Error) -> Failure {
-    let of_pass = match &error {
-        // A pass that fails or makes an invalid model; a composite that violates the signature of a library's fusion.
-        Error::State(_) | Error::InvalidNode(_) => true,
-        Error::AtNode { location, source, .. } => match **source {
-            Error::State(_) => true,
-            // A composite that does not match the name of a fusion.
-            Error::InvalidNode(_) => location.op.starts_with("STABLEHLO_COMPOSITE"),
-            _ => false,
-        },
-        _ => false,
-    };
+    let of_pass = names_pass(&error);
     let out_of_memory = is_out_of_memory(&error);
     let failure = Failure::from(error);
     match (of_pass, out_of_memory) {
@@ -368,8 +375,8 @@ fn change(Change { pass, subgraph, tensor, from, to, .. }: Change) -> ChangeLine
     ChangeLine { pass, subgraph, tensor, from, to }
 }
 
-fn left_line(Unchanged { composite, subgraph, tensor, reason, .. }: Unchanged) -> LeftLine {
-    LeftLine { composite, subgraph, tensor, reason }
+fn left_line(Unchanged { composite, subgraph, tensor, id, reason, .. }: Unchanged) -> LeftLine {
+    LeftLine { composite, subgraph, tensor, tensor_index: id.map(|id| id.0), reason }
 }
 
 fn difference(Difference { output, greatest, allowed, .. }: Difference) -> DifferenceLine {
@@ -439,9 +446,8 @@ impl Rewritten {
             let rows = counts.iter().map(|(pass, count)| vec![(*pass).to_owned(), count.to_string()]);
             text += &table(&["pass", "rewritings"], &[1], rows);
         }
-        for LeftLine { composite, tensor, reason, .. } in &self.left {
-            let (composite, tensor, reason) = (printable(composite), printable(tensor), printable(reason));
-            text += &format!("composite \"{composite}\" (writes \"{tensor}\") is left: {reason}\n");
+        for left in &self.left {
+            text += &left.text();
         }
         if !self.unsettled.is_empty() {
             let names = self.unsettled.join(", ");
@@ -467,10 +473,60 @@ impl Rewritten {
     }
 }
 
+impl LeftLine {
+    fn text(&self) -> String {
+        let (composite, tensor, reason) =
+            (printable(&self.composite), printable(&self.tensor), printable(&self.reason));
+        let writes = match self.tensor_index {
+            Some(index) if tensor.is_empty() => format!(" (writes tensor {index})"),
+            None if tensor.is_empty() => String::new(),
+            _ => format!(" (writes \"{tensor}\")"),
+        };
+        format!("composite \"{composite}\"{writes} is left: {reason}\n")
+    }
+}
+
 /// Names of tensors may be very long.
 fn short(name: &str) -> String {
     match name.char_indices().nth_back(39) {
         Some((start, _)) if start > 0 => format!("…{}", name.get(start..).unwrap_or(name)),
         _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skip_is_advised_where_a_pass_is_named() {
+        let check = |error: Error, is_advised: bool| {
+            let text = error.chain();
+            let failure = not_rewritten(error);
+            let (_, _, help) = failure.parts();
+            assert_eq!(
+                help.is_some_and(|help| help.contains("`--skip NAME`")),
+                is_advised,
+                "{text}: {help:?}"
+            );
+        };
+        check(Error::State("the pass \"inline\" failed: a reason".into()), true);
+        check(Error::State("a.so: fusion \"acme.f\": a reason".into()), true);
+        check(Error::InvalidNode("composite \"acme.f\" version 1: argument 0 (x) is missing".into()), true);
+        check(Error::InvalidNode("k.so: operands are wrong".into()), false);
+        check(Error::State("k.so: it panicked: a reason".into()), false);
+    }
+
+    #[test]
+    fn a_composite_that_is_left_names_its_tensor() {
+        let check = |tensor: &str, tensor_index: Option<usize>, want: &str| {
+            let (composite, reason) = ("acme.f".to_owned(), "a reason".to_owned());
+            let left = LeftLine { composite, subgraph: 0, tensor: tensor.into(), tensor_index, reason };
+            assert_eq!(left.text(), format!("composite \"acme.f\"{want} is left: a reason\n"));
+        };
+        check("y", Some(2), " (writes \"y\")");
+        check("y", None, " (writes \"y\")");
+        check("", Some(2), " (writes tensor 2)");
+        check("", None, "");
     }
 }

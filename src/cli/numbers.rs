@@ -47,9 +47,24 @@ pub(crate) fn seconds(text: &str, range: RangeInclusive<f64>) -> Result<Duration
     }
 }
 
+/// Returns a time in milliseconds. One rounded operation on whole nanoseconds: its shortest text is exact.
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_milliseconds_are_exact() {
+        let text =
+            |nanoseconds| serde_json::json!(milliseconds(Duration::from_nanos(nanoseconds))).to_string();
+        assert_eq!([90, 280, 338_846].map(text), ["0.00009", "0.00028", "0.338846"].map(str::to_owned));
+        for n in 1..10_000 {
+            assert_eq!(text(1_000_000 + n), format!("1.{n:06}").trim_end_matches('0'));
+        }
+    }
 
     #[test]
     fn errors_state_what_is_allowed() {

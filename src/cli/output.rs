@@ -64,7 +64,10 @@ impl Output {
             return printed.map_or_else(failed, |()| Exit::Fine);
         }
         let mut arguments = arguments.iter().skip(1).take_while(|argument| argument.as_os_str() != "--");
-        if arguments.any(|argument| argument == "--json") {
+        // Also with a value, which is an error.
+        if arguments
+            .any(|argument| argument == "--json" || argument.as_encoded_bytes().starts_with(b"--json="))
+        {
             let _ = Output { json: true, quiet: true }.json(&Failure::usage(error).document());
         }
         Exit::Usage

@@ -37,7 +37,7 @@ impl Profiler for Steps {
             subgraph: event.subgraph,
             nodes: event.nodes.iter().map(|id| id.0).collect(),
             delegate: event.delegate.map(str::to_owned),
-            milliseconds: event.duration.as_secs_f64() * 1e3,
+            milliseconds: event.duration.as_nanos() as f64 / 1e6,
         });
     }
 }

@@ -151,7 +151,7 @@ fn describe(
 
 fn partitions(interpreter: &Interpreter, report: &Report) -> Vec<Partition> {
     let stats = interpreter.delegate_stats();
-    let milliseconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64() * 1e3);
+    let milliseconds = |time: Option<std::time::Duration>| time.map(|time| time.as_nanos() as f64 / 1e6);
     let describe = |(i, partition): (usize, &delegraph::delegate_api::PartitionReport)| {
         let stats = stats.get(i);
         Partition {

@@ -57,7 +57,7 @@ mod raw;
 pub use fusion::{FusionChange, FusionKind, FusionResult, FusionUnchanged, LibraryFusion};
 #[cfg(all(feature = "plugins", any(unix, windows)))]
 pub use host::check_library;
-pub use host::{FusionLibrary, KernelLibrary, PluginDelegate, PluginError, PluginLibrary};
+pub use host::{FusionLibrary, KernelLibrary, PluginDelegate, PluginError, PluginFault, PluginLibrary};
 pub use options::{CreateError, OptionError, PluginOptions};
 
 /// Exports a delegate from a library (`crate-type = ["cdylib"]`), once per library.

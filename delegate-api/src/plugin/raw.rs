@@ -189,6 +189,14 @@ pub(super) fn error_of(status: i32, message: String) -> Error {
     }
 }
 
+/// As [`error_of`], for a library that is opened or creates its delegate: there is no node yet.
+pub(super) fn open_error(status: i32, message: String) -> Error {
+    match error_of(status, message) {
+        Error::InvalidNode(text) => Error::State(text),
+        error => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,5 +260,7 @@ mod tests {
             error_of(77, String::new()).to_string(),
             "it returned the unknown status 77: it gave no reason"
         );
+        assert_eq!(open_error(DELEGRAPH_INVALID, "no licence".into()).to_string(), "no licence");
+        assert!(matches!(open_error(DELEGRAPH_UNSUPPORTED, String::new()), Error::Unsupported(_)));
     }
 }

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use delegraph_core::OpResolver;
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, Location, Result};
 use delegraph_core::graph::{Model, ModelBytes};
+use delegraph_core::{Composite, Node, NodeId, OpResolver, TensorId};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary, FusionResult, LibraryFusion};
 
 use super::composite::{failed, invalid};
@@ -29,6 +29,19 @@ pub(super) struct Rewritten {
     pub(super) model: Option<Model>,
     pub(super) changes: Vec<Change>,
     pub(super) unchanged: Vec<Unchanged>,
+}
+
+/// The first output of a composite.
+struct Output {
+    subgraph: usize,
+    id: TensorId,
+    name: String,
+}
+
+/// Returns the id of the only output.
+fn only<'o>(mut outputs: impl Iterator<Item = &'o Output>) -> Option<TensorId> {
+    let first = outputs.next()?;
+    outputs.next().is_none().then_some(first.id)
 }
 
 impl LibraryPass {
@@ -54,7 +67,7 @@ impl LibraryPass {
     ///
     /// # Errors
     /// [`Error::State`] if the library fails or returns an invalid model, with its path and the name of the fusion;
-    /// [`Error::InvalidNode`] if a composite violates its signature.
+    /// [`Error::InvalidNode`] at the node if a composite violates its signature.
     pub(super) fn run(
         &self,
         model: &Arc<Model>,
@@ -63,11 +76,13 @@ impl LibraryPass {
     ) -> Result<Rewritten> {
         let name = &self.fusion.name;
         let given = model.to_bytes()?;
-        let FusionResult { model: bytes, changes, unchanged, .. } =
-            self.library.rewrite(self.index, &given)?;
+        let rewritten = self.library.rewrite(self.index, &given).map_err(|e| self.located(model, e));
+        let FusionResult { model: bytes, changes, unchanged, .. } = rewritten?;
+        let outputs = self.outputs(model);
         let kept = unchanged.into_iter().map(|kept| Unchanged {
             composite: name.clone(),
             subgraph: kept.subgraph,
+            id: only(outputs.iter().filter(|o| (o.subgraph, &o.name) == (kept.subgraph, &kept.tensor))),
             tensor: kept.tensor,
             reason: kept.reason,
         });
@@ -87,8 +102,14 @@ impl LibraryPass {
         if self.fusion.kind == FusionKind::Composite
             && let Some(reason) = self.difference(model, &fused, resolver, limits)?
         {
-            let tensor = changes.first().map_or_else(String::new, |change| change.tensor.clone());
-            unchanged.push(Unchanged { composite: name.clone(), subgraph: 0, tensor, reason });
+            // A library may return no list of changes.
+            let replaced = |o: &&Output| {
+                changes.first().is_none_or(|c| (o.subgraph, &o.name) == (c.subgraph, &c.tensor))
+            };
+            let output = outputs.iter().find(replaced).or(outputs.first());
+            let (subgraph, tensor) = output.map_or_else(Default::default, |o| (o.subgraph, o.name.clone()));
+            let (composite, id) = (name.clone(), output.map(|o| o.id));
+            unchanged.push(Unchanged { composite, subgraph, tensor, id, reason });
             return Ok(Rewritten { model: None, changes: Vec::new(), unchanged });
         }
         let changes = changes.into_iter().map(|change| Change {
@@ -105,6 +126,51 @@ impl LibraryPass {
             changes.push(Change { pass: name.clone(), subgraph: 0, tensor: String::new(), from, to });
         }
         Ok(Rewritten { model: Some(fused), changes, unchanged })
+    }
+
+    /// Returns the composites of the fusion's name: the index of the subgraph, the number of the node, and the node.
+    fn composites<'m>(&self, model: &'m Model) -> impl Iterator<Item = (usize, NodeId, &'m Node)> {
+        let nodes = model.subgraphs().iter().enumerate().flat_map(|(subgraph, graph)| {
+            graph.node_ids().zip(graph.nodes()).map(move |(id, node)| (subgraph, id, node))
+        });
+        nodes.filter(|(_, _, node)| Composite::of(model, node).is_some_and(|c| c.name == self.fusion.name))
+    }
+
+    /// Returns the first outputs of the composites of the fusion's name.
+    fn outputs(&self, model: &Model) -> Vec<Output> {
+        let output = |(subgraph, _, node): (usize, NodeId, &Node)| {
+            let id = *node.outputs().first()?;
+            let name = model.subgraphs().get(subgraph)?.tensors().get(id.0)?.name().to_string();
+            Some(Output { subgraph, id, name })
+        };
+        self.composites(model).filter_map(output).collect()
+    }
+
+    /// Adds the place of the composite to the error of a composite that violates its signature. The text of a library in
+    /// Rust begins with the place in the file that it got; a library in C reports none.
+    fn located(&self, model: &Model, error: Error) -> Error {
+        let Error::InvalidNode(text) = error else { return error };
+        let library = self.path().display();
+        let who = format!("{library}: fusion \"{}\": ", self.fusion.name);
+        let Some(said) = text.strip_prefix(&who) else { return Error::InvalidNode(text) };
+        let places: Vec<Location> = self.composites(model).map(|(s, id, _)| model.locate(s, id)).collect();
+        for place in &places {
+            let mut own = place.clone();
+            own.model = None;
+            if let Some(rest) = said.strip_prefix(&format!("{own}: ")) {
+                return Error::InvalidNode(format!("{who}{rest}")).at(place.clone());
+            }
+        }
+        let count = places.len();
+        match places.into_iter().next() {
+            Some(place) if count == 1 => Error::InvalidNode(text).at(place),
+            Some(place) => {
+                let (name, first) = (&self.fusion.name, "this node is the first");
+                Error::InvalidNode(format!("{text} (one of {count} composites \"{name}\"; {first})"))
+                    .at(place)
+            }
+            None => Error::InvalidNode(text),
+        }
     }
 
     /// Returns the reason why the result is rejected; `None` if the models compute the same, or the original cannot be

@@ -340,7 +340,13 @@ impl Run<'_> {
                     let blame = |e: Error| failed(&self.who(&call.name), e);
                     // A call that violates the signature is a defect of the model.
                     let verified = fusion.verify_signature(&call, &graph);
-                    verified.map_err(|e| at(if e.kind() == ErrorKind::Invalid { e } else { blame(e) }))?;
+                    verified.map_err(|e| match e {
+                        Error::InvalidNode(text) if !text.starts_with("composite ") => {
+                            at(Error::InvalidNode(format!("composite \"{}\": {text}", call.name)))
+                        }
+                        e if e.kind() == ErrorKind::Invalid => at(e),
+                        e => at(blame(e)),
+                    })?;
                     let limits = &self.pipeline.limits;
                     let tried = match self.proof {
                         Proof::Apart => {
@@ -352,7 +358,8 @@ impl Run<'_> {
                         Outcome::Fused => fusion.rewrite(&call, &mut graph).map_err(|e| at(blame(e)))?,
                         unchanged => unchanged,
                     };
-                    let tensor = call.node.outputs().first().and_then(|t| graph.tensor(*t));
+                    let id = call.node.outputs().first().copied();
+                    let tensor = id.and_then(|t| graph.tensor(t));
                     let tensor = tensor.map_or_else(String::new, |t| t.name().to_string());
                     let taken = graph.taken();
                     match (outcome, taken) {
@@ -371,7 +378,7 @@ impl Run<'_> {
                                 }
                             };
                             let composite = call.name.clone();
-                            reason = Some(Unchanged { composite, subgraph: index, tensor, reason: why });
+                            reason = Some(Unchanged { composite, subgraph: index, tensor, id, reason: why });
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 
 use delegraph_core::graph::{Model, Subgraph, cost};
 use delegraph_core::writer::Restamped;
-use delegraph_core::{Composite, Node, Op};
+use delegraph_core::{Composite, Node, Op, TensorId};
 use delegraph_kernels::custom::names;
 
 use super::calls;
@@ -49,8 +49,10 @@ pub struct Unchanged {
     pub composite: String,
     /// The index of the subgraph.
     pub subgraph: usize,
-    /// The name of the first output.
+    /// The name of the first output; may be empty.
     pub tensor: String,
+    /// The first output; `None` if a library's report does not determine it.
+    pub id: Option<TensorId>,
     /// The reason.
     pub reason: String,
 }
@@ -66,13 +68,15 @@ pub(super) fn kept(
     nodes
         .filter_map(|(subgraph, graph, node)| {
             let composite = Composite::of(model, node).filter(selected)?;
-            let tensor = node.outputs().first().map(|t| graph.tensor(*t).name().to_string());
+            let id = node.outputs().first().copied();
+            let tensor = id.map(|t| graph.tensor(t).name().to_string());
             let reason = "its subgraph can run more than once per invocation, and state in it would go from one run \
                 to the next";
             Some(Unchanged {
                 composite: composite.name.to_owned(),
                 subgraph,
                 tensor: tensor.unwrap_or_default(),
+                id,
                 reason: reason.into(),
             })
         })

@@ -437,7 +437,8 @@ fn attributes_of_a_wrong_type_are_errors_of_the_model() {
         let model = composite(name, &attributes, body, &[(TensorType::Float32, &[2, 4])]);
         let error = Pipeline::new().run(&model).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-        assert!(error.to_string().contains(&format!("option \"{attribute}\"")), "{error}");
+        let want = format!("invalid node: composite \"{name}\": option \"{attribute}\"");
+        assert!(error.to_string().contains(&want), "{error}");
     }
 }
 

@@ -218,7 +218,8 @@ fn a_composite_that_computes_something_else_is_left() {
         nodes[0].inputs().to_vec(),
         nodes[0].outputs().to_vec(),
     );
-    let fused = Pipeline::empty().library(&library()).run(&draft.verify().unwrap()).unwrap();
+    let model = draft.verify().unwrap();
+    let fused = Pipeline::empty().library(&library()).run(&model).unwrap();
     assert_eq!(super::ops(&fused.model), ["ADD"]);
     assert!(
         fused.model.subgraphs()[0].nodes()[0].inputs()[0]
@@ -229,6 +230,7 @@ fn a_composite_that_computes_something_else_is_left() {
         left.composite == "my.other" && left.reason.contains("does not give what \"my.other\" means"),
         "{left:?}"
     );
+    assert_eq!((left.subgraph, &*left.tensor, left.id), (0, "y", Some(model.subgraphs()[0].outputs()[0])));
 }
 
 #[test]
@@ -260,6 +262,12 @@ fn faults_of_a_library_are_its_own() {
     check(composite("my.double", 2), ErrorKind::Invalid, "it has 2 arguments and 1 result");
     let signature = run(composite("my.double", 2)).chain();
     assert_eq!(signature.matches("invalid node").count(), 1, "{signature}");
+    // The place is stated once, with the file.
+    let file = ModelBytes::new(composite("my.double", 2).to_bytes().unwrap());
+    let signature = run(Model::from_bytes_named(file, "original.tflite").unwrap()).chain();
+    let place = "original.tflite: node 0 (STABLEHLO_COMPOSITE v1, writes \"y\"): invalid node: \
+                 test: fusion \"my.double\": composite \"my.double\" version";
+    assert!(signature.starts_with(place), "{signature}");
     // A fusion that never terminates is stopped.
     Pipeline::empty().library(&library()).run(&chain(&[BuiltinOp::SIN])).unwrap();
     assert!((2..1000).contains(&ROUNDS.load(Ordering::Relaxed)));

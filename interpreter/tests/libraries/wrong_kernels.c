@@ -40,6 +40,9 @@
 #ifndef RANK
 #define RANK call->inputs[0]->rank
 #endif
+#ifndef OUTPUT
+#define OUTPUT 0
+#endif
 #ifndef EXTENT
 #define EXTENT call->inputs[0]->dims[0]
 #endif
@@ -99,7 +102,12 @@ static int32_t prepare_kernel(void *kernel, DelegraphContext context, const Dele
     size_t dims[1] = {EXTENT};
     (void)kernel;
     (void)error;
-    return application->set_output_shape(context, 0, dims, RANK);
+#ifdef RESIZED
+    (void)dims;
+    return application->set_output_dynamic(context, 0);
+#else
+    return application->set_output_shape(context, OUTPUT, dims, RANK);
+#endif
 }
 
 static int32_t invoke_kernel(void *kernel, DelegraphContext context, const DelegraphKernelCall *call,
@@ -107,6 +115,13 @@ static int32_t invoke_kernel(void *kernel, DelegraphContext context, const Deleg
     (void)kernel;
     (void)context;
     (void)call;
+#ifdef RESIZED
+    void *data;
+    int32_t status = application->resize_output(context, 0, call->inputs[0]->dims, 1, RESIZED, &data);
+    if (status != DELEGRAPH_OK) {
+        return status;
+    }
+#endif
     return say(error, INVOKE_STATUS, "wrong on purpose");
 }
 

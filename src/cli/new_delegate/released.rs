@@ -20,32 +20,52 @@ pub(super) fn check(folder: &Path) -> Result<(), Failure> {
     let resolved = resolve(folder);
     // The lock file is left for the user to create.
     let _ = std::fs::remove_file(folder.join("Cargo.lock"));
-    resolved.map_err(|reason| {
-        let version = env!("CARGO_PKG_VERSION");
-        let text = format!("Cargo does not find Delegraph's crates, version {version}: {reason}");
-        Failure::new(Exit::Usage, text).with_help(format!(
+    resolved.map_err(|unresolved| {
+        let checkout = format!(
             "name a checkout of Delegraph with `--delegraph PATH`; `git clone {}` makes one",
             env!("CARGO_PKG_REPOSITORY")
-        ))
+        );
+        match unresolved {
+            Unresolved::NoCargo(error) => {
+                let help = format!(
+                    "install Rust with Cargo, which builds the crate (https://rustup.rs); without released crates, \
+                     {checkout}"
+                );
+                Failure::new(Exit::Usage, format!("cargo cannot be run: {error}")).with_help(help)
+            }
+            Unresolved::Refused(reason) => {
+                let version = env!("CARGO_PKG_VERSION");
+                let text = format!("Cargo does not find Delegraph's crates, version {version}: {reason}");
+                Failure::new(Exit::Usage, text).with_help(checkout)
+            }
+        }
     })
 }
 
-fn resolve(folder: &Path) -> Result<(), String> {
+/// The reason why the dependencies were not resolved.
+enum Unresolved {
+    /// Cargo cannot be started.
+    NoCargo(std::io::Error),
+    /// Cargo's message, or the problem of running it.
+    Refused(String),
+}
+
+fn resolve(folder: &Path) -> Result<(), Unresolved> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["generate-lockfile", "--quiet", "--color=never"]).current_dir(folder);
     command.env("CARGO_NET_RETRY", "0").env("CARGO_HTTP_TIMEOUT", "10");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("cargo cannot be run: {e}"))?;
+    let mut child = command.spawn().map_err(Unresolved::NoCargo)?;
     let messages = child.stderr.take();
     let messages = std::thread::spawn(move || {
         let mut text = Vec::new();
         let _ = messages.map(|mut pipe| pipe.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     });
-    let fine = wait(&mut child)?;
+    let fine = wait(&mut child).map_err(Unresolved::Refused)?;
     let text = messages.join().unwrap_or_default();
-    if fine { Ok(()) } else { Err(reason(&text)) }
+    if fine { Ok(()) } else { Err(Unresolved::Refused(reason(&text))) }
 }
 
 /// Returns whether Cargo succeeded.

@@ -14,7 +14,7 @@ use super::failure::{Exit, Failure};
 use super::files::cannot_write;
 use super::inputs::Entry;
 use super::model::ModelArgument;
-use super::numbers::{ANY, whole};
+use super::numbers::{ANY, milliseconds as ms, whole};
 use super::output::{Output, bytes};
 use super::text::{raw_name, shown};
 use peak::Peak;
@@ -201,10 +201,6 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
 impl Profile {
     fn new(arguments: &Arguments, interpreter: &Interpreter, runs: &[Run], peaks: Vec<Peak>) -> Self {
         let total_ms = median(runs.iter().map(|r| ms(r.total))).unwrap_or(f64::NAN);
@@ -257,10 +253,10 @@ impl Profile {
             let of = |get: fn(&DelegateStats) -> Option<Duration>| {
                 median(runs.iter().filter_map(|r| get(r.stats.get(i)?)).map(ms))
             };
-            let steps = |r: &Run| -> f64 {
+            let steps = |r: &Run| {
                 let own =
                     |s: &&StepTime| s.subgraph == 0 && s.delegate.is_some() && s.nodes == partition.nodes;
-                r.steps.iter().filter(own).map(|s| ms(s.duration)).sum()
+                ms(r.steps.iter().filter(own).map(|s| s.duration).sum())
             };
             let stats = runs.last().and_then(|r| r.stats.get(i)).copied().unwrap_or_default();
             self.partitions.push(PartitionTime {
@@ -308,24 +304,24 @@ impl Profile {
         let mut times: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
         let mut runners: BTreeMap<(usize, usize), String> = BTreeMap::new();
         for run in runs {
-            let mut sums: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+            let mut sums: BTreeMap<(usize, usize), Duration> = BTreeMap::new();
             for step in &run.steps {
                 let runner = step.delegate.as_deref().unwrap_or(cpu);
                 for id in &step.nodes {
                     runners.entry((step.subgraph, id.0)).or_insert_with(|| runner.into());
                 }
                 match (&step.delegate, step.nodes.as_slice()) {
-                    (None, [id]) => *sums.entry((step.subgraph, id.0)).or_default() += ms(step.duration),
+                    (None, [id]) => *sums.entry((step.subgraph, id.0)).or_default() += step.duration,
                     // Measurements of a delegate; those of its kernels follow below.
                     _ if step.subgraph == 0 && !self.kernels.is_empty() => {}
                     _ => {
                         for time in &step.node_times {
-                            *sums.entry((step.subgraph, time.node.0)).or_default() += ms(time.time);
+                            *sums.entry((step.subgraph, time.node.0)).or_default() += time.time;
                         }
                     }
                 }
             }
-            sums.into_iter().for_each(|(key, time)| times.entry(key).or_default().push(time));
+            sums.into_iter().for_each(|(key, time)| times.entry(key).or_default().push(ms(time)));
         }
         let mut medians: BTreeMap<_, f64> =
             times.into_iter().filter_map(|(key, all)| Some((key, median(all.into_iter())?))).collect();

@@ -28,7 +28,7 @@ fn events(run: &Run, interpreter: &Interpreter) -> Vec<Value> {
     let name = |thread: u32, name: &str| json!({ "ph": "M", "name": "thread_name", "pid": 1, "tid": thread, "args": { "name": name } });
     let mut events = vec![name(STEPS, "interpreter"), name(DEVICE, "device")];
     let Some(begin) = run.steps.iter().map(|s| s.start).min() else { return events };
-    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
     let mut add = |name: String, thread: u32, at: f64, length: f64, args: Value| {
         events.push(json!({
             "ph": "X", "name": name, "cat": if thread == STEPS { "step" } else { "device" },

@@ -21,6 +21,7 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::files::{self, cannot_write};
 use crate::cli::inputs::{Entry, InputFile};
 use crate::cli::journal::{Journal, Named};
+use crate::cli::numbers::milliseconds;
 use crate::cli::output::{Document, Output, Progress, table};
 use crate::cli::text::{plural, shown};
 
@@ -116,7 +117,7 @@ pub(super) fn run(arguments: &Arguments, inputs: &str, out: &Output) -> Result<E
         ran: rows.len() - failed,
         resumed,
         failed,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds: start.elapsed().as_nanos() as f64 / 1e9,
         results: shown(&results),
         delegates: summary,
         failures: failures.take(SHOWN).collect(),
@@ -261,7 +262,7 @@ impl<'a> Work<'a> {
                 record: record.name.clone(),
                 error,
                 outputs,
-                ms: start.elapsed().as_secs_f64() * 1e3,
+                ms: milliseconds(start.elapsed()),
             })?;
         }
         Ok(runner)

@@ -6,10 +6,11 @@
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use delegraph_core::Result;
+use delegraph_core::{Error, Result};
 
 use super::super::abi::*;
 use super::super::raw::error_of;
+use super::PluginFault;
 use super::graph::{HostGraph, new_context};
 
 /// The calls that a plugin may make while it prepares.
@@ -20,17 +21,17 @@ pub(super) trait Prepares {
     fn claim(&self, nodes: &[usize], claim: u64);
 }
 
-/// The requests of a kernel while it prepares.
+/// The requests of a kernel while it prepares. Errors describe invalid requests.
 pub(super) trait KernelPrepares {
     fn temporary(&self, bytes: usize) -> usize;
-    fn persistent(&self, bytes: usize) -> Result<usize>;
-    fn set_output_shape(&self, output: usize, dims: &[usize]) -> Result<()>;
-    fn set_output_dynamic(&self, output: usize) -> Result<()>;
+    fn persistent(&self, bytes: usize) -> Result<usize, String>;
+    fn set_output_shape(&self, output: usize, dims: &[usize]) -> Result<(), String>;
+    fn set_output_dynamic(&self, output: usize) -> Result<(), String>;
 }
 
-/// The requests of a kernel while it runs.
+/// The requests of a kernel while it runs. Errors describe invalid requests.
 pub(super) trait Invokes {
-    fn resize_output(&self, output: usize, dims: &[usize], bytes: usize) -> Result<*mut u8>;
+    fn resize_output(&self, output: usize, dims: &[usize], bytes: usize) -> Result<*mut u8, String>;
     fn parallel(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
     fn is_cancelled(&self) -> bool;
     fn progress(&self, done: usize, total: usize);
@@ -40,7 +41,7 @@ pub(super) trait Invokes {
 pub(super) struct OpOptions<'a> {
     pub(super) bytes: &'a [u8],
     /// The error of the last option that was read.
-    pub(super) wrong: RefCell<Option<delegraph_core::Error>>,
+    pub(super) wrong: RefCell<Option<Error>>,
 }
 
 /// The functions that a plugin may call in a call.
@@ -103,7 +104,7 @@ pub(super) fn enter(
     let status = call(id, &raw mut slot);
     drop(leave);
     if let Some(misuse) = frame.misuse.into_inner() {
-        return Err(delegraph_core::Error::InvalidNode(format!("the plugin is wrong: {misuse}")));
+        return Err(Error::external(PluginFault { library: None, message: misuse }));
     }
     if status == DELEGRAPH_OK { Ok(()) } else { Err(error_of(status, message.message(&slot))) }
 }

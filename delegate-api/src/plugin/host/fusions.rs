@@ -9,7 +9,7 @@ use delegraph_core::{Error, Result};
 
 use super::super::abi::*;
 use super::super::fusions_abi::*;
-use super::super::raw::{MessageRoom, error_of, slice, text_of};
+use super::super::raw::{MessageRoom, error_of, open_error, slice, text_of};
 use super::super::{FusionChange, FusionKind, FusionResult, FusionUnchanged, LibraryFusion};
 use super::PluginError;
 use super::entry::{self, TableError, read_table, required};
@@ -250,7 +250,7 @@ impl Opened {
             // by `drop`, also after a failure.
             let status = unsafe { open(&raw const HOST, &raw mut handle.0, &raw mut slot) };
             if status != DELEGRAPH_OK {
-                let source = error_of(status, room.message(&slot));
+                let source = open_error(status, room.message(&slot));
                 return Err(PluginError::Create { path: self.path.clone(), source });
             }
         }

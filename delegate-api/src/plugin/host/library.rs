@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::super::PluginOptions;
 use super::super::abi::*;
-use super::super::raw::{MessageRoom, error_of};
+use super::super::raw::{MessageRoom, open_error};
 use super::delegate::PluginDelegate;
 use super::entry;
 use super::instance::{Functions, Instance, Loaded};
@@ -118,7 +118,7 @@ impl PluginLibrary {
                 Err(PluginError::load(path, message))
             }
             (DELEGRAPH_BAD_OPTION, _) => Err(wrong(message)),
-            (status, _) => Err(PluginError::create(path, error_of(status, message))),
+            (status, _) => Err(PluginError::create(path, open_error(status, message))),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The application's side: loads libraries and creates the delegates that they export.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use delegraph_core::error::BoxError;
@@ -96,6 +97,28 @@ pub enum PluginError {
         source: delegraph_core::Error,
     },
 }
+
+/// A violation of the interface by a function of a plugin: a call to the application with an invalid argument, or one
+/// that is not allowed there. [`Error::External`](delegraph_core::Error::External) contains it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PluginFault {
+    /// The name of the library's file, for a library of kernels.
+    pub library: Option<String>,
+    /// The called function, and the problem.
+    pub message: String,
+}
+
+impl fmt::Display for PluginFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(library) = &self.library {
+            write!(f, "{library}: ")?;
+        }
+        write!(f, "the plugin is wrong: {}", self.message)
+    }
+}
+
+impl std::error::Error for PluginFault {}
 
 impl PluginError {
     /// Creates a [`PluginError::InvalidFile`] without a cause.

@@ -111,43 +111,64 @@ impl KernelPrepares for Preparing<'_, '_> {
         self.add(Asked::Temporary(temporary))
     }
 
-    fn persistent(&self, bytes: usize) -> Result<usize> {
-        let persistent = self.cx.borrow_mut().persistent(bytes)?;
+    fn persistent(&self, bytes: usize) -> Result<usize, String> {
+        let persistent = self.cx.borrow_mut().persistent(bytes).map_err(misuse)?;
         Ok(self.add(Asked::Persistent(persistent)))
     }
 
-    fn set_output_shape(&self, output: usize, dims: &[usize]) -> Result<()> {
+    fn set_output_shape(&self, output: usize, dims: &[usize]) -> Result<(), String> {
         self.dynamic.borrow_mut().retain(|&o| o != output);
-        self.cx.borrow_mut().set_output_shape(output, dims)
+        self.cx.borrow_mut().set_output_shape(output, dims).map_err(misuse)
     }
 
-    fn set_output_dynamic(&self, output: usize) -> Result<()> {
-        self.cx.borrow_mut().set_output_data_dependent(output)?;
+    fn set_output_dynamic(&self, output: usize) -> Result<(), String> {
+        self.cx.borrow_mut().set_output_data_dependent(output).map_err(misuse)?;
         self.dynamic.borrow_mut().push(output);
         Ok(())
     }
 }
 
+/// Returns the text about an invalid request. A request does not refer to a node.
+fn misuse(error: Error) -> String {
+    match error {
+        Error::InvalidNode(text) => text,
+        error => error.to_string(),
+    }
+}
+
 /// The requests of a kernel while it runs.
-struct Running<'c, 'i>(RefCell<&'c mut InvokeContext<'i>>, &'c dyn delegraph_core::kernel::Parallel);
+struct Running<'c, 'i> {
+    cx: RefCell<&'c mut InvokeContext<'i>>,
+    parallel: &'c dyn delegraph_core::kernel::Parallel,
+    /// The first valid request for which there was not enough memory.
+    refused: RefCell<Option<Error>>,
+}
 
 impl Invokes for Running<'_, '_> {
-    fn resize_output(&self, output: usize, dims: &[usize], bytes: usize) -> Result<*mut u8> {
-        let mut cx = self.0.borrow_mut();
-        cx.resize_output_bytes(output, dims, bytes)?;
-        cx.output_bytes(output).map(<[u8]>::as_mut_ptr)
+    fn resize_output(&self, output: usize, dims: &[usize], bytes: usize) -> Result<*mut u8, String> {
+        let mut cx = self.cx.borrow_mut();
+        let resized = cx.resize_output_bytes(output, dims, bytes);
+        let memory = resized.and_then(|()| cx.output_bytes(output).map(<[u8]>::as_mut_ptr));
+        memory.map_err(|error| match error {
+            Error::OutOfMemory(_) | Error::LimitExceeded(_) => {
+                let text = error.to_string();
+                self.refused.borrow_mut().get_or_insert(error);
+                text
+            }
+            error => misuse(error),
+        })
     }
 
     fn parallel(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        self.1.run(tasks, task);
+        self.parallel.run(tasks, task);
     }
 
     fn is_cancelled(&self) -> bool {
-        self.0.borrow_mut().host().is_cancelled()
+        self.cx.borrow_mut().host().is_cancelled()
     }
 
     fn progress(&self, done: usize, total: usize) {
-        self.0.borrow_mut().host().progress(done, total);
+        self.cx.borrow_mut().host().progress(done, total);
     }
 }
 
@@ -265,12 +286,16 @@ impl Operands {
         }
         let parallel = cx.parallel();
         let call = self.call(parallel.threads());
-        let running = Running(RefCell::new(cx), parallel);
-        enter(Scope::Invoke(&running), &mut MessageRoom::new(), |context, error| {
+        let running = Running { cx: RefCell::new(cx), parallel, refused: RefCell::new(None) };
+        let ran = enter(Scope::Invoke(&running), &mut MessageRoom::new(), |context, error| {
             // SAFETY: guaranteed by the caller. The context returned inputs, outputs and temporaries, and guarantees
             // that they are valid and do not overlap.
             unsafe { function(kernel, context, &raw const call, error) }
-        })?;
+        });
+        if let Some(refused) = running.refused.into_inner() {
+            return Err(refused);
+        }
+        ran?;
         if parallel.take_panicked() {
             return Err(Error::State("a task of it failed on another thread".into()));
         }

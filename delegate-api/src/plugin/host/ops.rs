@@ -15,11 +15,11 @@ use delegraph_core::{
 
 use super::super::abi::*;
 use super::super::ops_abi::*;
-use super::super::raw::{MessageRoom, slice, text};
-use super::PluginError;
+use super::super::raw::{MessageRoom, open_error, slice, text};
 use super::entry::{self, KernelFunction, TableError, read_table, required};
 use super::frames::{OpOptions, Scope, enter};
 use super::graph::describe_quantization;
+use super::{PluginError, PluginFault};
 
 use super::operands::{Operands, buffer};
 use super::table::HOST;
@@ -212,7 +212,7 @@ impl Opened {
             // by `drop`, also after a failure.
             let status = unsafe { open(&raw const HOST, &raw mut self.library, &raw mut slot) };
             if status != DELEGRAPH_OK {
-                let source = super::super::raw::error_of(status, room.message(&slot));
+                let source = open_error(status, room.message(&slot));
                 return Err(PluginError::Create { path: self.path.clone(), source });
             }
         }
@@ -339,6 +339,12 @@ impl Opened {
             Error::Unsupported(text) => Error::Unsupported(format!("{file}: {text}")),
             Error::InvalidNode(text) => Error::InvalidNode(format!("{file}: {text}")),
             Error::OutOfMemory(text) => Error::OutOfMemory(format!("{file}: {text}")),
+            Error::External(mut error) => {
+                if let Some(fault) = error.downcast_mut::<PluginFault>() {
+                    fault.library = Some(file.into_owned());
+                }
+                Error::External(error)
+            }
             error => error,
         }
     }

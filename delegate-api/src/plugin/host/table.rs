@@ -384,7 +384,7 @@ unsafe extern "C" fn temporary(context: DelegraphContext, bytes: usize) -> i64 {
 }
 
 unsafe extern "C" fn persistent(context: DelegraphContext, bytes: usize) -> i64 {
-    let get = |scope: Scope<'_, '_>| preparing_kernel(scope)?.persistent(bytes).map_err(|e| e.to_string());
+    let get = |scope: Scope<'_, '_>| preparing_kernel(scope)?.persistent(bytes);
     ask(context, "persistent", get).and_then(|i| i64::try_from(i).ok()).unwrap_or(-1)
 }
 
@@ -481,14 +481,14 @@ unsafe extern "C" fn set_output_shape(
         let kernel = preparing_kernel(scope)?;
         // SAFETY: the plugin guarantees the number of dimensions.
         let dims = unsafe { dims_of(dims, rank) }?;
-        kernel.set_output_shape(output, dims).map_err(|e| e.to_string())?;
+        kernel.set_output_shape(output, dims)?;
         Ok(DELEGRAPH_OK)
     })
 }
 
 unsafe extern "C" fn set_output_dynamic(context: DelegraphContext, output: usize) -> i32 {
     answer(context, "set_output_dynamic", |scope| {
-        preparing_kernel(scope)?.set_output_dynamic(output).map_err(|e| e.to_string())?;
+        preparing_kernel(scope)?.set_output_dynamic(output)?;
         Ok(DELEGRAPH_OK)
     })
 }
@@ -512,7 +512,7 @@ unsafe extern "C" fn resize_output(
         let kernel = invoking(scope)?;
         // SAFETY: the plugin guarantees the number of dimensions.
         let dims = unsafe { dims_of(dims, rank) }?;
-        let memory = kernel.resize_output(output, dims, bytes).map_err(|e| e.to_string())?;
+        let memory = kernel.resize_output(output, dims, bytes)?;
         // SAFETY: the plugin passes a pointer for the result, or null.
         unsafe { put(data, memory.cast()) }?;
         Ok(DELEGRAPH_OK)
