@@ -189,6 +189,18 @@ const INVALID: &[Case] = &[
         |m| set(m, "/operator_codes/5/version", 0),
         "node 8: operator code 5 (SOFTMAX) has version 0; versions start at 1",
     ),
+    (
+        "a negative version of a composite",
+        |m| {
+            softmax_to(m, BuiltinOp::STABLEHLO_COMPOSITE.0);
+            remove(m, "/subgraphs/0/operators/8/builtin_options_type");
+            remove(m, "/subgraphs/0/operators/8/builtin_options");
+            set(m, "/subgraphs/0/operators/8/builtin_options_2_type", 21);
+            let options = json!({"name": "acme.f", "decomposition_subgraph_index": 0, "version": -5});
+            set(m, "/subgraphs/0/operators/8/builtin_options_2", options)
+        },
+        r#"node 8 (STABLEHLO_COMPOSITE, writes "StatefulPartitionedCall_1:0"): composite "acme.f" has version -5; versions start at 1"#,
+    ),
     ("a negative operator", |m| softmax_to(m, -3), "node 8: operator code 5 is the negative number -3"),
     (
         "a custom op without a name",

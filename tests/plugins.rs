@@ -132,6 +132,65 @@ fn verbs_say_what_each_delegate_runs() {
     assert_eq!(found["delegates"], json!([]));
 }
 
+/// The body of a composite is prepared before a delegate claims the composite, and does not run then.
+#[test]
+fn verbs_say_what_runs_composites() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = |version: i32| {
+        let mut body = SubgraphBuilder::new("body");
+        let x = body.input("x", TensorType::Float32, [5]);
+        let sum = body.node(BuiltinOp::ADD, AddParams::default()).inputs([x, x]).output("sum");
+        let y = body.node(BuiltinOp::NEG, delegraph::core::Params::None).inputs([sum]).output("y");
+        body.outputs([y]);
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [5]);
+        let y = graph.composite("acme.f", body).version(version).inputs([x]).output("y");
+        graph.outputs([y]);
+        let file = folder.path().join(format!("version_{version}.tflite"));
+        ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+        file
+    };
+    let (known, newer) = (save(1), save(3));
+    let plugin = format!("plugin:{}?composite=acme.f", libraries::library("faulty_plugin").display());
+    let check = |file: &Path, options: &[&str], line: &str| {
+        let ran = delegraph(&[&["run", path(file), "--delegate", &plugin], options].concat()).expect(0, "");
+        assert!(ran.stdout.ends_with(&format!("faulty: {line}\n")), "{line}: {}", ran.stdout);
+    };
+    check(&known, &[], "1 of 1 node in 1 partition");
+    let would = "0 of 1 node; would run 1 node, but the policy is `report`";
+    check(&known, &["--policy", "report"], would);
+    // The reason of the nodes that have none of their own, otherwise theirs.
+    let reason = "composite \"acme.f\" version 3 is above the highest supported, 2";
+    check(&newer, &[], &format!("1 of 2 nodes in 1 partition; {reason} (1 node)"));
+    let excluded = "ADD is excluded (1 node) and 1 other reason, which `delegraph explain` lists";
+    check(&newer, &["--exclude-op", "ADD"], &format!("0 of 2 nodes; {excluded}"));
+    let require = ["run", path(&newer), "--delegate", &plugin, "--policy", "require"];
+    let text = format!("node 1 (NEG v1): NEG is not supported; {reason}");
+    delegraph(&require).expect(3, &text);
+
+    // The body has no section.
+    let arguments = ["explain", path(&known), "--delegate", &plugin];
+    let found = delegraph(&[&arguments[..], &["--json"]].concat()).expect(0, "").json();
+    assert_eq!(found["composites"][0]["delegate"], "faulty");
+    let body = &found["subgraphs"][0];
+    assert_eq!((&body["node_count"], &body["prepared"]), (&json!(2), &json!(false)));
+    assert_eq!((body.get("nodes"), body.get("partitions")), (None, None), "{body}");
+    let text = delegraph(&arguments).expect(0, "").stdout;
+    assert!(
+        text.ends_with("\nsubgraph 1 \"body\": 2 nodes, which nothing that runs on cpu calls\n"),
+        "{text}"
+    );
+
+    // The delegate fails for the body first. Neither the file nor the composite is the cause.
+    for hook in ["prepare", "create_kernel"] {
+        let fails = format!("{plugin}&at={hook}");
+        let ran = delegraph(&["run", path(&known), "--delegate", &fails, "--policy", "require"]);
+        let ran = ran.expect(1, &format!("delegate faulty: the test wants an error in {hook}"));
+        let located = ["node 0", path(&known)].iter().any(|text| ran.stderr.contains(text));
+        assert!(!located, "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn batches_say_what_each_delegate_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,6 +257,11 @@ fn what_cannot_be_done_has_its_exit_code() {
         "\"nodes\" is not known; it takes: min_nodes",
     );
     assert_eq!(ran.json()["error"]["kind"], "usage");
+    let plugin = format!("plugin:{}", library.display());
+    let measured = ["run", path(&file), "--delegate", &plugin, "--cost-model", "--json"];
+    let ran = delegraph(&measured)
+        .expect(3, "the delegate chains cannot be measured: the measurement uses CONV_2D");
+    assert_eq!(ran.json()["error"]["help"], "leave `--cost-model` out");
     check("plugin:absent.so".into(), 4, "absent.so: cannot be read");
     check(format!("plugin:{}", file.display()), 4, "not a shared library");
     check(format!("plugin:{}", cut.display()), 4, "truncated");

@@ -21,7 +21,7 @@ use crate::{DelegateParams, GraphView, NodeView, Rejection};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PartitionOptions {
-    /// Maximum number of partitions; those with most nodes are kept. `None`: no limit.
+    /// Maximum number of partitions in each subgraph; those with most nodes are kept. `None`: no limit.
     pub max_partitions: Option<usize>,
     /// Minimum number of nodes of a partition; smaller ones stay on the CPU.
     pub min_nodes: usize,

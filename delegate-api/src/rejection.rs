@@ -52,6 +52,21 @@ pub enum Rejection {
         /// The highest version supported.
         max: u32,
     },
+    /// The composite uses features of a newer version than its own, and that is newer than supported.
+    #[error(
+        "composite \"{}\" version {version} uses features of version {needed}; the highest supported is {max}",
+        short_name(name)
+    )]
+    UnderstatedCompositeVersion {
+        /// The name of the operation.
+        name: String,
+        /// The node's version.
+        version: u32,
+        /// The version that has the features.
+        needed: u32,
+        /// The highest version supported.
+        max: u32,
+    },
     /// An operand has an unsupported element type.
     #[error("{} has type {ty}", printable(operand))]
     UnsupportedType {
@@ -118,6 +133,7 @@ impl Rejection {
             Rejection::UnsupportedOp { .. } => "UnsupportedOp",
             Rejection::UnsupportedComposite { .. } => "UnsupportedComposite",
             Rejection::CompositeVersionTooHigh { .. } => "CompositeVersionTooHigh",
+            Rejection::UnderstatedCompositeVersion { .. } => "UnderstatedCompositeVersion",
             Rejection::UnsupportedType { .. } => "UnsupportedType",
             Rejection::UnsupportedParam(_) => "UnsupportedParam",
             Rejection::DynamicShape { .. } => "DynamicShape",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use delegraph_core::types::short_name;
 use delegraph_core::{NodeId, Op, TensorId};
 
 use crate::{DelegateParams, Rejection};
@@ -109,18 +110,28 @@ pub struct CompositeReport {
     /// Each delegate that left the composite as a whole, by its index, with the reason; in the order in which delegates
     /// were added.
     pub rejections: Vec<(usize, Rejection)>,
+    /// The indices of the delegates that declare its name, at any version.
+    pub declared_by: Vec<usize>,
 }
 
 impl CompositeReport {
     /// Creates the report of the composite `name` at `version`, which `nodes` represent.
     pub fn new(name: impl Into<String>, version: u32, runner: CompositeRunner, nodes: Vec<NodeId>) -> Self {
-        CompositeReport { name: name.into(), version, runner, nodes, rejections: Vec::new() }
+        let (rejections, declared_by) = Default::default();
+        CompositeReport { name: name.into(), version, runner, nodes, rejections, declared_by }
     }
 
     /// Sets [`CompositeReport::rejections`].
     #[must_use]
     pub fn with_rejections(mut self, rejections: Vec<(usize, Rejection)>) -> Self {
         self.rejections = rejections;
+        self
+    }
+
+    /// Sets [`CompositeReport::declared_by`].
+    #[must_use]
+    pub fn with_declared_by(mut self, delegates: Vec<usize>) -> Self {
+        self.declared_by = delegates;
         self
     }
 
@@ -131,7 +142,19 @@ impl CompositeReport {
 
     /// Returns the rejections of delegates that know the composite: the others cannot run any composite of its name.
     pub fn refusals(&self) -> impl Iterator<Item = &(usize, Rejection)> {
-        self.rejections.iter().filter(|(_, reason)| !matches!(reason, Rejection::UnsupportedComposite { .. }))
+        self.rejections.iter().filter(|(delegate, reason)| {
+            self.declared_by.contains(delegate) || !matches!(reason, Rejection::UnsupportedComposite { .. })
+        })
+    }
+
+    /// Returns the text of a reason of the composite, with the composite's name once.
+    pub fn describe(&self, reason: &Rejection) -> String {
+        match reason {
+            Rejection::UnsupportedComposite { .. }
+            | Rejection::CompositeVersionTooHigh { .. }
+            | Rejection::UnderstatedCompositeVersion { .. } => reason.to_string(),
+            _ => format!("composite \"{}\": {reason}", short_name(&self.name)),
+        }
     }
 }
 

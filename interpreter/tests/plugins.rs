@@ -163,7 +163,7 @@ fn a_failure_while_running_names_the_delegate_and_its_nodes() {
         let mut interpreter = Interpreter::builder(short()).delegate(faulty).threads(2).build().unwrap();
         assert_eq!(interpreter.report().delegated_nodes(), 1);
         let error = run(&mut interpreter).unwrap_err().to_string();
-        assert!(error.starts_with("delegate faulty: partition 0 (nodes 0): "), "{error}");
+        assert!(error.starts_with("delegate faulty: partition 0 (node 0): "), "{error}");
         assert!(error.contains(text), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use super::text::plural;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Limits on delegates")]
 pub(crate) struct Limits {
-    /// The maximum number of partitions for each delegate; those with the most nodes are kept
+    /// The maximum number of partitions of each delegate in each subgraph; those with the most nodes are kept
     #[arg(long, value_name = "N", value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     max_partitions: Option<usize>,
     /// Partitions of fewer nodes stay on the CPU

@@ -1,5 +1,7 @@
 //! The runner of each node, or the reason for a rejection, and advice on what to support next.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -236,10 +238,14 @@ pub fn explain(
 ) -> Option<Explanation> {
     let prepared = |i: usize| Some((interpreter.graph(i)?, interpreter.subgraph_report(i)?));
     let (graph, report) = prepared(0)?;
+    let signatures = interpreter.model().signatures().iter().map(|signature| signature.subgraph());
+    let running: BTreeSet<usize> = reached(interpreter, signatures.chain([0])).into_iter().collect();
     let called = interpreter.model().subgraphs().iter().enumerate().skip(1);
     let subgraphs: Vec<SubgraphSection> = called
         .map(|(i, subgraph)| {
-            let section = prepared(i).map(|(graph, report)| Section::new(&graph, report, runners, &[]));
+            // A body is prepared before a delegate claims the node that calls it.
+            let section = prepared(i).filter(|_| running.contains(&i));
+            let section = section.map(|(graph, report)| Section::new(&graph, report, runners, &[]));
             SubgraphSection {
                 subgraph: i,
                 name: subgraph.name().to_owned(),
@@ -265,6 +271,23 @@ pub fn explain(
         called_nodes: subgraphs.iter().map(|s| s.node_count).sum(),
         subgraphs,
     })
+}
+
+/// Returns the prepared subgraphs that run if those in `entries` do: these, and the subgraphs that their nodes call,
+/// directly or through others. A delegate runs the nodes that it claims without the subgraphs that they call.
+pub(crate) fn reached(interpreter: &Interpreter, entries: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let mut seen: BTreeSet<usize> = entries.into_iter().collect();
+    let mut open: Vec<usize> = seen.iter().copied().collect();
+    let mut found = Vec::new();
+    while let Some(index) = open.pop() {
+        let Some(report) = interpreter.subgraph_report(index) else { continue };
+        found.push(index);
+        let Some(subgraph) = interpreter.model().subgraphs().get(index) else { continue };
+        let on_cpu = report.nodes.iter().filter(|node| !matches!(node.runner, Runner::Delegate { .. }));
+        let nodes = on_cpu.filter_map(|node| subgraph.nodes().get(node.node.0));
+        open.extend(nodes.flat_map(|node| node.callees()).filter(|callee| seen.insert(*callee)));
+    }
+    found
 }
 
 impl Section {

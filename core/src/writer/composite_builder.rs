@@ -38,7 +38,8 @@ impl CompositeBuilder<'_> {
         self
     }
 
-    /// Sets the version of the operation; 1 unless this is called.
+    /// Sets the version of the operation; 1 unless this is called. A negative version is an error when the model is
+    /// built.
     pub fn version(mut self, version: i32) -> Self {
         self.params.version = version;
         self

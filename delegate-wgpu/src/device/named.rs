@@ -93,7 +93,7 @@ impl WgpuOptions {
         NamedOption {
             name: "max_partitions",
             values: "N",
-            meaning: "the largest number of partitions; the partitions with the most nodes are kept",
+            meaning: "the largest number of partitions in each subgraph; the partitions with the most nodes are kept",
             set: |options, value| {
                 options.partitions.max_partitions = Some(number(value, 0, usize::MAX)?);
                 Ok(())

@@ -285,6 +285,56 @@ fn nested_composites_keep_their_reasons() {
     }
 }
 
+/// A delegate that declares composites, and rejects them and all nodes as unsupported.
+struct Unsupported(VersionTable);
+
+impl SimpleDelegate for Unsupported {
+    fn name(&self) -> &str {
+        "unsupported"
+    }
+
+    fn max_versions(&self) -> &VersionTable {
+        &self.0
+    }
+
+    fn supports(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
+        Err(match node.composite() {
+            Some(composite) => Rejection::UnsupportedComposite { name: composite.name.to_owned() },
+            None => Rejection::UnsupportedOp { op: node.op().clone() },
+        })
+    }
+
+    fn create_kernel(&mut self, _: &DelegateParams, _: &GraphView<'_>) -> Result<Box<dyn DelegateKernel>> {
+        unreachable!("nothing is claimed")
+    }
+}
+
+/// The error of the policy `Require` has the reason for the composite, with its name once.
+#[test]
+fn the_reason_for_a_composite_is_in_the_error() {
+    let error = |table: VersionTable, other: bool| {
+        let builder = Interpreter::builder(model()).delegate(Simple(Unsupported(table)));
+        let builder = if other { builder.delegate(Scripted::new("d", &[ABS])) } else { builder };
+        builder.policy(Policy::Require).build().err().unwrap().to_string()
+    };
+    let declared = |version| VersionTable::default().with_composite(NAME, version);
+    let rejected = format!("node 1 (NEG v1): NEG is not supported; composite \"{NAME}\" is not supported\n");
+    let (whole, separate) = (error(declared(2), false), error(VersionTable::default(), false));
+    assert!(format!("{whole}\n").contains(&rejected), "{whole}");
+    assert!(!separate.contains("composite"), "{separate}");
+    let high = format!("; composite \"{NAME}\" version 2 is above the highest supported, 1");
+    let text = error(declared(1), false);
+    assert!(text.contains(&format!("NEG is not supported{high}")), "{text}");
+    // Of several delegates, each reason has the delegate's name; the other delegate does not declare the composite.
+    let text = error(declared(2), true);
+    let of_two = format!("d: NEG is not supported; unsupported: composite \"{NAME}\" is not supported");
+    assert!(text.contains(&of_two) && !text.contains(" d: composite \""), "{text}");
+    let interpreter =
+        Interpreter::builder(model()).delegate(Simple(Unsupported(declared(2)))).build().unwrap();
+    assert_eq!(interpreter.report().composites[0].declared_by, [0]);
+    assert_eq!(interpreter.report().composites[0].refusals().count(), 1);
+}
+
 /// A body that returns its input unchanged is not inlined, but called.
 #[test]
 fn a_body_that_cannot_take_its_place_is_called() {
@@ -368,9 +418,9 @@ fn a_fusable_function_of_tensorflow_runs_on_the_kernel_of_its_name() {
     for (i, (a, b)) in a.iter().zip(&b).enumerate() {
         let output = |name: &str| interpreter.output_index(name).unwrap();
         let got = ["output_0", "output_1"].map(|name| interpreter.output::<f32>(output(name)).unwrap()[i]);
-        assert!(
-            (got[0] - (a + b)).abs() < 1e-5 && (got[1] - 10.0 * a * b).abs() < 1e-4,
-            "{i}: {got:?} {a} {b}"
-        );
+        let (sum, product) = (a + b, 10.0 * a * b);
+        let close = approx::abs_diff_eq!(got[0], sum, epsilon = 1e-5)
+            && approx::abs_diff_eq!(got[1], product, epsilon = 1e-4);
+        assert!(close, "{i}: {got:?} {a} {b}");
     }
 }

@@ -1,10 +1,12 @@
 //! Delegates that fail or panic at each hook, and the state afterwards.
 
-use delegraph_core::Error;
+use delegraph_core::{Error, SubgraphBuilder, TensorType};
 use delegraph_delegate_api::{Policy, Runner};
 
 use crate::graphs::accumulator;
-use crate::support::{ABS, ADD, Hook, MUL, NEG, Scripted, X, chain, on_cpu, partitions, reasons, run, with};
+use crate::support::{
+    ABS, ADD, Hook, MUL, NEG, Scripted, X, build, chain, on_cpu, partitions, reasons, run, step, with,
+};
 
 #[test]
 fn a_failure_while_preparing_gives_everything_back_to_the_cpu() {
@@ -39,6 +41,40 @@ fn with_policy_require_a_failure_is_the_error() {
         assert!(matches!(error, Error::Delegate { .. }), "{error}");
         assert!(error.to_string().contains("failing"), "{error}");
     }
+}
+
+/// A called subgraph is prepared with the node that calls it, which is not the cause of a delegate's failure.
+#[test]
+fn a_failure_in_a_called_subgraph_names_the_delegate() {
+    let mut body = SubgraphBuilder::new("body");
+    let x = body.input("x", TensorType::Float32, [4]);
+    let y = step(&mut body, NEG, x, "y");
+    // A body that returns an input is called.
+    body.outputs([y, x]);
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let [a, b] = graph.composite("c", body).inputs([x]).outputs(["a", "b"]);
+    graph.outputs([a, b]);
+    let model = build(graph);
+    let error = |hook| {
+        let delegate = Scripted::new("failing", &[NEG]).failing(hook, false);
+        with(&model, [delegate]).policy(Policy::Require).build().err().unwrap()
+    };
+    for hook in [Hook::Prepare, Hook::CreateKernel] {
+        let error = error(hook);
+        assert!(matches!(error, Error::Delegate { .. }), "{error}");
+        assert!(error.to_string().starts_with("delegate failing: "), "{error}");
+    }
+    // The number of a partition is one of its subgraph.
+    let error = error(Hook::PrepareKernel).to_string();
+    for part in ["node 0 (STABLEHLO_COMPOSITE", "delegate failing: partition 0 (node 0): "] {
+        assert!(error.contains(part), "\"{part}\" is not in: {error}");
+    }
+    // Without the policy, the CPU runs everything.
+    let delegate = Scripted::new("failing", &[NEG]).failing(Hook::Prepare, false);
+    let mut interpreter = with(&model, [delegate]).build().unwrap();
+    assert_eq!(run(&mut interpreter, &X).unwrap(), X.map(|x| -x));
+    assert_eq!(interpreter.report().failures[0].delegate, "failing");
 }
 
 #[test]

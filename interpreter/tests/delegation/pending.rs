@@ -363,7 +363,7 @@ fn a_failure_at_any_call_names_the_partition_and_can_fall_back() {
             ] {
                 let text = error.to_string();
                 assert!(matches!(error, Error::Delegate { .. }), "{text}");
-                for part in ["slow", "partition 0 (nodes 1)", &format!("in {call:?}")] {
+                for part in ["slow", "partition 0 (node 1)", &format!("in {call:?}")] {
                     assert!(text.contains(part), "\"{part}\" is not in: {text}");
                 }
             }

@@ -1,13 +1,13 @@
 //! The nodes of each delegate, as one line each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use delegraph::Interpreter;
-use delegraph::core::printable;
-use delegraph::delegate_api::{Policy, Report, Runner};
+use delegraph::delegate_api::{Policy, Rejection, Report, Runner};
 use serde::Serialize;
 
 use crate::cli::text::plural;
+use crate::documents::explain::reached;
 
 /// A delegate and the nodes that it runs.
 #[derive(Debug, Serialize)]
@@ -38,7 +38,8 @@ impl DelegateLine {
 }
 
 /// The share of delegates in a run. All counts are of the entry subgraph and of the subgraphs that its nodes call, directly
-/// or through others, each once. The body of a node that a delegate runs as a whole is not counted, only the node.
+/// or through others, each once. The body of a node that a delegate runs as a whole is not counted, only the node. With
+/// [`Policy::Report`], the nodes that a delegate would run count as its own there.
 #[derive(Debug, Serialize)]
 pub(crate) struct Delegation {
     pub(crate) partitions: usize,
@@ -53,7 +54,9 @@ pub(crate) struct Delegation {
 impl Delegation {
     /// Counts the nodes of a prepared interpreter that runs subgraph `entry`.
     pub(super) fn new(interpreter: &Interpreter, entry: usize, policy: Policy) -> Self {
-        let reports = reached(interpreter, entry, policy);
+        let reached = reached(interpreter, [entry]);
+        let reports: Vec<&Report> =
+            reached.into_iter().filter_map(|index| interpreter.subgraph_report(index)).collect();
         let names = reports.first().map_or(&[][..], |report| &report.delegates);
         let delegates: Vec<DelegateLine> =
             names.iter().enumerate().map(|(i, name)| line(i, name, &reports, policy)).collect();
@@ -78,28 +81,28 @@ impl Delegation {
     }
 }
 
-/// Returns the reports on subgraph `entry` and on the prepared subgraphs that it calls, directly or through others.
-fn reached(interpreter: &Interpreter, entry: usize, policy: Policy) -> Vec<&Report> {
-    let (mut open, mut seen) = (vec![entry], BTreeSet::from([entry]));
-    let mut reports = Vec::new();
-    while let Some(index) = open.pop() {
-        let Some(report) = interpreter.subgraph_report(index) else { continue };
-        reports.push(report);
-        let Some(subgraph) = interpreter.model().subgraphs().get(index) else { continue };
-        // A delegate runs nodes without the prepared bodies that they call.
-        let delegated =
-            |runner: &Runner| policy != Policy::Report && matches!(runner, Runner::Delegate { .. });
-        let on_cpu = report.nodes.iter().filter(|node| !delegated(&node.runner));
-        let nodes = on_cpu.filter_map(|node| subgraph.nodes().get(node.node.0));
-        open.extend(nodes.flat_map(|node| node.callees()).filter(|callee| seen.insert(*callee)));
+/// A reason why a delegate does not run nodes, and its subject.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    /// The composite whose body contains the nodes.
+    Composite(String),
+    /// The nodes themselves: of as many nodes, their own reason is the one to name.
+    Node(String),
+}
+
+impl Reason {
+    fn text(&self) -> &str {
+        match self {
+            Reason::Composite(text) | Reason::Node(text) => text,
+        }
     }
-    reports
 }
 
 fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> DelegateLine {
     let mut line = DelegateLine { delegate: name.into(), nodes: 0, total: 0, partitions: 0, why: None };
     // The number of nodes for each reason.
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
+    let mut count = |reason: Reason, nodes: usize| *reasons.entry(reason).or_default() += nodes;
     let mut others = 0;
     for report in reports {
         let mut refused: BTreeMap<usize, String> = BTreeMap::new();
@@ -107,7 +110,7 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
             let Some((_, reason)) = composite.refusals().find(|(delegate, _)| *delegate == index) else {
                 continue;
             };
-            let text = format!("composite \"{}\": {reason}", printable(&composite.name));
+            let text = composite.describe(reason);
             refused.extend(composite.nodes.iter().map(|node| (node.0, text.clone())));
         }
         line.partitions += report.partitions.iter().filter(|p| p.delegate == index).count();
@@ -116,11 +119,19 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
             let rejection = node.rejections.iter().find(|(delegate, _)| *delegate == index);
             match (&node.runner, rejection) {
                 (Runner::Delegate { delegate, .. }, _) if *delegate == index => line.nodes += 1,
-                (Runner::Folded, _) => *reasons.entry("computed while preparing".into()).or_default() += 1,
+                (Runner::Folded, _) => count(Reason::Node("computed while preparing".into()), 1),
                 (_, Some((_, reason))) => {
-                    // The delegate would run the node as a part of the composite.
-                    let reason = refused.get(&node.node.0).cloned().unwrap_or_else(|| reason.to_string());
-                    *reasons.entry(reason).or_default() += 1;
+                    let whole = refused.get(&node.node.0).cloned().map(Reason::Composite);
+                    // The delegate runs such a node only as a part of the composite.
+                    let only_whole =
+                        matches!(reason, Rejection::NotClaimed | Rejection::UnsupportedOp { .. });
+                    match whole {
+                        Some(whole) if only_whole => count(whole, 1),
+                        whole => {
+                            count(Reason::Node(reason.to_string()), 1);
+                            whole.into_iter().for_each(|whole| count(whole, 0));
+                        }
+                    }
                 }
                 (Runner::Delegate { .. }, None) => others += 1,
                 _ => {}
@@ -128,7 +139,7 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
         }
     }
     if others > 0 {
-        *reasons.entry("another delegate runs it".into()).or_default() += others;
+        count(Reason::Node("another delegate runs it".into()), others);
     }
     let failures = reports.iter().flat_map(|report| &report.failures);
     let failure = failures.into_iter().find(|failure| failure.delegate == name);
@@ -146,28 +157,80 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
 }
 
 /// Returns the reason of most nodes, and the number of others.
-fn why(reasons: &BTreeMap<String, usize>) -> Option<String> {
+fn why(reasons: &BTreeMap<Reason, usize>) -> Option<String> {
     let (reason, nodes) = reasons.iter().max_by_key(|(_, nodes)| **nodes)?;
     let more = match reasons.len() - 1 {
         0 => String::new(),
         more => format!(" and {}, which `delegraph explain` lists", plural(more, "other reason")),
     };
-    Some(format!("{reason} ({}){more}", plural(*nodes, "node")))
+    Some(format!("{} ({}){more}", reason.text(), plural(*nodes, "node")))
 }
 
 #[cfg(test)]
 mod tests {
+    use delegraph::core::{BuiltinOp, NodeId};
+    use delegraph::delegate_api::{CompositeReport, CompositeRunner, NodeReport};
+
     use super::*;
 
     #[test]
     fn the_reason_of_most_nodes_is_named() {
-        let reasons = |list: &[(&str, usize)]| list.iter().map(|(r, n)| ((*r).to_owned(), *n)).collect();
+        let reasons = |list: &[(&str, usize)]| {
+            list.iter().map(|(reason, nodes)| (Reason::Node((*reason).to_owned()), *nodes)).collect()
+        };
         assert_eq!(why(&reasons(&[])), None);
         assert_eq!(why(&reasons(&[("excluded", 1)])).as_deref(), Some("excluded (1 node)"));
         assert_eq!(
             why(&reasons(&[("a", 2), ("b", 3), ("c", 1)])).as_deref(),
             Some("b (3 nodes) and 2 other reasons, which `delegraph explain` lists")
         );
+    }
+
+    /// The reason on the line of a delegate that rejected the nodes of an inlined composite, version 3.
+    fn why_inlined(nodes: &[Option<Rejection>], whole: Rejection) -> Option<String> {
+        let node = |(i, reason): (usize, &Option<Rejection>)| {
+            let runner = match reason {
+                Some(_) => Runner::Cpu,
+                None => Runner::Delegate { delegate: 0, partition: 0 },
+            };
+            let rejections = reason.iter().map(|reason| (0, reason.clone())).collect();
+            NodeReport::new(NodeId(i), BuiltinOp::ADD.into(), 1, runner).with_rejections(rejections)
+        };
+        let ids = (0..nodes.len()).map(NodeId).collect();
+        let mut report = Report::new(vec!["npu".into()], nodes.iter().enumerate().map(node).collect());
+        report.composites = vec![
+            CompositeReport::new("acme.f", 3, CompositeRunner::Inlined, ids)
+                .with_rejections(vec![(0, whole)])
+                .with_declared_by(vec![0]),
+        ];
+        line(0, "npu", &[&report], Policy::Prefer).why
+    }
+
+    #[test]
+    fn reasons_of_nodes_come_before_those_of_their_composite() {
+        let too_high = || Rejection::CompositeVersionTooHigh { name: "acme.f".into(), version: 3, max: 2 };
+        let of_composite = "composite \"acme.f\" version 3 is above the highest supported, 2";
+        let small = || Some(Rejection::PartitionTooSmall { nodes: 2, min: 3 });
+        let of_node = "its partition has 2 nodes, fewer than the minimum of 3";
+        let excluded = || Some(Rejection::Excluded("MUL is excluded".into()));
+        let unsupported = || Some(Rejection::UnsupportedOp { op: BuiltinOp::ADD.into() });
+        let check = |nodes: &[Option<Rejection>], whole: Rejection, expected: &str| {
+            assert_eq!(why_inlined(nodes, whole).as_deref(), Some(expected));
+        };
+        let other = " and 1 other reason, which `delegraph explain` lists";
+        check(&[small(), small()], too_high(), &format!("{of_node} (2 nodes){other}"));
+        check(&[None, excluded()], too_high(), &format!("MUL is excluded (1 node){other}"));
+        check(&[unsupported(), excluded()], too_high(), &format!("MUL is excluded (1 node){other}"));
+        // Nodes without a reason of their own.
+        for reason in [unsupported(), Some(Rejection::NotClaimed)] {
+            check(&[reason.clone(), reason], too_high(), &format!("{of_composite} (2 nodes)"));
+        }
+        // The composite is declared, and rejected as unsupported.
+        let whole = Rejection::UnsupportedComposite { name: "acme.f".into() };
+        let text = "composite \"acme.f\" is not supported (2 nodes)";
+        check(&[unsupported(), unsupported()], whole, text);
+        let whole = Rejection::UnsupportedParam("an axis of 3".into());
+        check(&[Some(Rejection::NotClaimed)], whole, "composite \"acme.f\": an axis of 3 (1 node)");
     }
 
     #[test]

@@ -4,6 +4,8 @@ use super::{Invalid, at_node, invalid, writes};
 use crate::error::tensor_name;
 use crate::graph::callees::callees;
 use crate::graph::{Subgraph, Tensor, TensorId};
+use crate::ops::Params;
+use crate::types::short_name;
 
 /// Each tensor has one source, and nodes read only tensors that exist at that point. A tensor without elements that no
 /// node writes becomes an empty constant.
@@ -56,6 +58,15 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
                 }
             }
             begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
+        }
+        // The format's default, 0, is the first version.
+        if let Params::StableHloComposite(composite) = &node.params
+            && composite.version < 0
+        {
+            let (name, version) = (short_name(&composite.name), composite.version);
+            return Err(fail(Invalid(format!(
+                "composite \"{name}\" has version {version}; versions start at 1"
+            ))));
         }
         for callee in callees(&node.params) {
             if usize::try_from(callee).ok().is_none_or(|c| c >= subgraphs) {

@@ -2,10 +2,10 @@ use std::ops::AddAssign;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::graph::{ModelBytes, Node};
+use crate::graph::{Composite, ModelBytes, Node};
 use crate::ops::Params;
 use crate::ops::binary::AddParams;
-use crate::ops::control_flow::IfParams;
+use crate::ops::control_flow::{IfParams, StableHloCompositeParams};
 use crate::types::Shape;
 use crate::types::TensorType;
 use crate::types::quantization::{Affine, Quantization};
@@ -73,6 +73,31 @@ fn an_edit_that_is_valid_makes_a_model() {
     assert_eq!(model.subgraphs()[0].nodes[1].inputs, [Some(id(2)), Some(id(0))]);
     assert_eq!((model.description(), model.metadata("notes")), ("edited", Some(&[0; 4][..])));
     assert_eq!(model.archive_range(), Some(24..32));
+}
+
+#[test]
+fn negative_versions_of_composites_are_refused() {
+    let composite = |version: i32| {
+        move |m: &mut ModelDraft| {
+            let params = StableHloCompositeParams::default()
+                .name("acme.f".to_owned())
+                .decomposition_subgraph_index(1)
+                .version(version);
+            m.subgraphs[0].nodes[2] =
+                Node::new(BuiltinOp::STABLEHLO_COMPOSITE, 1, params, [Some(id(3))], [id(5)]);
+        }
+    };
+    for version in [-1, -5, i32::MIN] {
+        let text = format!("composite \"acme.f\" has version {version}; versions start at 1");
+        assert!(refused(composite(version)).ends_with(&text));
+    }
+    for version in [0, 1, 7] {
+        let mut draft = draft().verify().unwrap().into_draft();
+        composite(version)(&mut draft);
+        let model = draft.verify().unwrap();
+        let node = &model.subgraphs()[0].nodes[2];
+        assert_eq!(Composite::of(&model, node).unwrap().version, version.max(1).cast_unsigned());
+    }
 }
 
 #[test]

@@ -151,7 +151,8 @@ impl Host {
             Rejection::CompositeVersionTooHigh { version, max, .. } => {
                 (DELEGRAPH_REJECT_VERSION, "", i64::from(*version), i64::from(*max))
             }
-            Rejection::UnderstatedVersion { needed, max, .. } => {
+            Rejection::UnderstatedVersion { needed, max, .. }
+            | Rejection::UnderstatedCompositeVersion { needed, max, .. } => {
                 (DELEGRAPH_REJECT_VERSION, "", i64::from(*needed), i64::from(*max))
             }
             Rejection::UnsupportedOp { .. } | Rejection::UnsupportedComposite { .. } => {

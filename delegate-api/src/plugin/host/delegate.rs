@@ -254,6 +254,9 @@ fn rejection(reason: &DelegraphRejection, node: &NodeView<'_>) -> Rejection {
         DELEGRAPH_REJECT_VERSION => {
             let max = u32::try_from(reason.limit).unwrap_or(0);
             match (composite, u32::try_from(reason.value)) {
+                (Some(Composite { name, version, .. }), Ok(needed)) if needed > version && version <= max => {
+                    Rejection::UnderstatedCompositeVersion { name: name.into(), version, needed, max }
+                }
                 (Some(Composite { name, version, .. }), _) => {
                     Rejection::CompositeVersionTooHigh { name: name.into(), version, max }
                 }
@@ -283,5 +286,44 @@ fn rejection(reason: &DelegraphRejection, node: &NodeView<'_>) -> Rejection {
         DELEGRAPH_REJECT_OVERRIDDEN => Rejection::Overridden { op: op.clone() },
         DELEGRAPH_REJECT_OTHER if text.is_empty() => Rejection::NotClaimed,
         _ => Rejection::Other(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::kernel::RuntimeTensor;
+    use delegraph_core::{ModelBuilder, Params, SubgraphBuilder};
+
+    use super::*;
+    use crate::NodeState;
+
+    #[test]
+    fn versions_of_composites_keep_their_meaning() {
+        let mut body = SubgraphBuilder::new("body");
+        let x = body.input("x", TensorType::Float32, [4]);
+        let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
+        body.outputs([y]);
+        let mut graph = SubgraphBuilder::new("main");
+        let x = graph.input("x", TensorType::Float32, [4]);
+        let y = graph.composite("acme.f", body).version(2).inputs([x]).output("y");
+        graph.outputs([y]);
+        let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        let tensors: Vec<RuntimeTensor> =
+            model.subgraphs()[0].tensors().iter().map(RuntimeTensor::new).collect();
+        let (known, states) = (vec![true; tensors.len()], [NodeState::default()]);
+        let graph = GraphView::new(&model, 0, &tensors, &known, &states);
+        let check = |value: i64, limit: i64, expected: Rejection, end: &str| {
+            let (size, text) = (size_of::<DelegraphRejection>(), super::super::super::raw::text(""));
+            let reason = DelegraphRejection { size, kind: DELEGRAPH_REJECT_VERSION, text, value, limit };
+            let found = rejection(&reason, &graph.node(NodeId(0)));
+            assert_eq!(found, expected);
+            assert_eq!(found.to_string(), format!("composite \"acme.f\" version 2 {end}"));
+        };
+        let (name, version) = (|| "acme.f".to_owned(), 2);
+        let too_high = |max| Rejection::CompositeVersionTooHigh { name: name(), version, max };
+        check(2, 1, too_high(1), "is above the highest supported, 1");
+        check(0, 1, too_high(1), "is above the highest supported, 1");
+        let understated = Rejection::UnderstatedCompositeVersion { name: name(), version, needed: 5, max: 3 };
+        check(5, 3, understated, "uses features of version 5; the highest supported is 3");
     }
 }

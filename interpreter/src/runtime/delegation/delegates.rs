@@ -15,7 +15,24 @@ pub(crate) struct Delegates {
     /// The memory limit of the application.
     pub(crate) memory: Option<u64>,
     /// The delegate whose failure caused the error that is being returned to the application.
-    failing: Option<usize>,
+    failing: Option<Failing>,
+}
+
+/// The delegate that failed, and the subject of its error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failing {
+    /// The delegate failed while claiming or while creating kernels.
+    Delegate(usize),
+    /// The kernel of a partition failed, which the error names.
+    Partition(usize),
+}
+
+impl Failing {
+    fn index(self) -> usize {
+        match self {
+            Failing::Delegate(index) | Failing::Partition(index) => index,
+        }
+    }
 }
 
 /// A delegate that an application applied.
@@ -63,6 +80,12 @@ impl Delegates {
         self.applied.iter().any(|a| a.delegate.max_versions().check_composite(composite).is_ok())
     }
 
+    /// Returns the numbers of the delegates that declare composites of this name, at any version.
+    pub(crate) fn declaring(&self, name: &str) -> Vec<usize> {
+        let declares = |a: &Applied| a.delegate.max_versions().max_composite_version(name).is_some();
+        self.applied.iter().enumerate().filter(|(_, a)| declares(a)).map(|(i, _)| i).collect()
+    }
+
     /// Returns each delegate that does not declare the composite `name`, with the reason.
     pub(crate) fn undeclared(&self, name: &str, version: u32) -> Vec<(usize, Rejection)> {
         let composite = Composite::new(name, version);
@@ -70,10 +93,11 @@ impl Delegates {
         self.applied.iter().enumerate().filter_map(|(i, a)| Some((i, reason(a)?))).collect()
     }
 
-    /// Records that delegate `index` failed with `error` at `place`, which may be empty. Returns the error for the
-    /// application.
+    /// Records that delegate `index` failed with `error` at `place`: a partition, or empty if the delegate failed while
+    /// claiming or creating kernels. Returns the error for the application.
     pub(crate) fn fail(&mut self, index: usize, place: &str, error: Error) -> Error {
-        self.failing = Some(index);
+        let failing = if place.is_empty() { Failing::Delegate } else { Failing::Partition };
+        self.failing = Some(failing(index));
         let applied = self.applied.get_mut(index);
         let delegate = applied.as_ref().map_or_else(String::new, |a| a.name.to_string());
         if let Some(applied) = applied {
@@ -87,6 +111,20 @@ impl Delegates {
         }
     }
 
+    /// Removes the location from the last error if a delegate failed while claiming or creating kernels: the location is
+    /// the node that calls the subgraph which was prepared then, and not the cause.
+    pub(crate) fn without_location(&self, error: Error) -> Error {
+        match error {
+            Error::AtNode { source, .. }
+                if matches!(self.failing, Some(Failing::Delegate(_)))
+                    && matches!(*source, Error::Delegate { .. }) =>
+            {
+                *source
+            }
+            error => error,
+        }
+    }
+
     /// Returns whether the last error is a delegate's failure after which the model is prepared again without the
     /// delegate, and excludes the delegate for this duration. With the policy [`Policy::Require`], failures are errors
     /// of the application instead.
@@ -94,7 +132,7 @@ impl Delegates {
         let Some(failing) = self.failing.take().filter(|_| self.policy != Policy::Require) else {
             return false;
         };
-        if let Some(Applied { name, failure: Some(failure), .. }) = self.applied.get_mut(failing) {
+        if let Some(Applied { name, failure: Some(failure), .. }) = self.applied.get_mut(failing.index()) {
             log::warn!("delegate {name} failed and is left out: {}", failure.message);
             failure.exclusion = exclusion;
         }

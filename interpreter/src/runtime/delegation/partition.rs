@@ -189,7 +189,10 @@ impl Partition {
     /// Returns the beginning of messages about an error of the kernel: the partition and its nodes.
     pub(crate) fn place(&self) -> String {
         let nodes = self.params.nodes.iter().take(6).map(|n| n.0.to_string()).collect::<Vec<_>>().join(", ");
-        let more = if self.params.nodes.len() > 6 { ", …" } else { "" };
-        format!("partition {} (nodes {nodes}{more}): ", self.number)
+        let (label, more) = match self.params.nodes.len() {
+            1 => ("node", ""),
+            count => ("nodes", if count > 6 { ", …" } else { "" }),
+        };
+        format!("partition {} ({label} {nodes}{more}): ", self.number)
     }
 }

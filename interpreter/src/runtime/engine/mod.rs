@@ -188,11 +188,17 @@ impl Engine {
             };
             self.slots.check_in(slot);
             match result {
-                // Each round excludes one more delegate, so the loop ends.
-                Err(_) if self.delegates.exclude_failed(Exclusion::UntilRetry) => self.undelegate(),
+                Err(error) => {
+                    let error = self.delegates.without_location(error);
+                    // Each round excludes one more delegate, so the loop ends.
+                    if !self.delegates.exclude_failed(Exclusion::UntilRetry) {
+                        return Err(error);
+                    }
+                    self.undelegate();
+                }
                 // Each round has fewer composites, so the loop ends, too.
                 Ok(()) if self.inline_unclaimed()? => {}
-                result => return result,
+                Ok(()) => return Ok(()),
             }
         }
     }

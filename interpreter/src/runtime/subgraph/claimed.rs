@@ -1,8 +1,7 @@
 //! The second step of preparing: delegates claim nodes.
 
 use delegraph_core::error::{Error, Result};
-use delegraph_core::printable;
-use delegraph_delegate_api::{CompositeReport, NodeReport, Policy, Rejection, Report, Runner};
+use delegraph_delegate_api::{NodeReport, Policy, Rejection, Report, Runner};
 
 use super::composites;
 use super::inferred::{Inference, Inferred};
@@ -79,7 +78,7 @@ fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> R
         }
     };
     let origins = env.services.inlined.get(parts.index).map_or(&[][..], Vec::as_slice);
-    claims.report.composites = composites::report(parts, &claims.report, origins);
+    claims.report.composites = composites::report(parts, &claims.report, origins, env.services.delegates);
     if !on_cpu && role == Role::Entry && env.services.delegates.policy == Policy::Require {
         // Composites that no delegate claimed are offered again, node by node.
         let complete = composites::unclaimed(parts, &claims.report).next().is_none();
@@ -108,18 +107,16 @@ fn require(report: &Report) -> Result<()> {
         return Ok(());
     }
     let reason = |node: &NodeReport| {
-        let of = |(delegate, reason): &(usize, Rejection)| match &report.delegates[..] {
-            [_] => reason.to_string(),
-            names => format!("{}: {reason}", names.get(*delegate).map_or("", String::as_str)),
+        let of = |delegate: usize, reason: String| match &report.delegates[..] {
+            [_] => reason,
+            names => format!("{}: {reason}", names.get(delegate).map_or("", String::as_str)),
         };
-        let whole = |c: &CompositeReport| {
-            let refused = c.refusals().map(of).collect::<Vec<_>>();
-            (!refused.is_empty())
-                .then(|| format!("composite \"{}\": {}", printable(&c.name), refused.join("; ")))
-        };
+        let own = node.rejections.iter().map(|(delegate, reason)| of(*delegate, reason.to_string()));
         let composites = report.composites.iter().filter(|c| c.is_inlined() && c.nodes.contains(&node.node));
-        let reasons: Vec<String> =
-            node.rejections.iter().map(of).chain(composites.filter_map(whole)).collect();
+        let whole = composites.flat_map(|composite| {
+            composite.refusals().map(|(delegate, reason)| of(*delegate, composite.describe(reason)))
+        });
+        let reasons: Vec<String> = own.chain(whole).collect();
         let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) };
         format!("node {} ({} v{}){reasons}", node.node.0, node.op, node.version)
     };

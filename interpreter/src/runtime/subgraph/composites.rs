@@ -5,6 +5,7 @@ use delegraph_delegate_api::{CompositeReport, CompositeRunner, Report, Runner};
 
 use super::parts::Parts;
 use crate::runtime::composites::{Origin, can_inline};
+use crate::runtime::delegation::Delegates;
 
 /// Returns the composites that the subgraph would call, and whose bodies could replace them.
 pub(crate) fn unclaimed<'a>(parts: &'a Parts, report: &'a Report) -> impl Iterator<Item = NodeId> + 'a {
@@ -15,7 +16,12 @@ pub(crate) fn unclaimed<'a>(parts: &'a Parts, report: &'a Report) -> impl Iterat
 }
 
 /// Returns the runner of each composite. `origins` are the composites that were replaced by their bodies.
-pub(super) fn report(parts: &Parts, report: &Report, origins: &[Origin]) -> Vec<CompositeReport> {
+pub(super) fn report(
+    parts: &Parts,
+    report: &Report,
+    origins: &[Origin],
+    delegates: &Delegates,
+) -> Vec<CompositeReport> {
     let mut composites: Vec<CompositeReport> = origins
         .iter()
         .map(|origin| {
@@ -36,6 +42,9 @@ pub(super) fn report(parts: &Parts, report: &Report, origins: &[Origin]) -> Vec<
         let (name, version) = (composite.name.to_owned(), composite.version);
         let report = CompositeReport::new(name, version, runner, vec![node.node]);
         composites.push(report.with_rejections(node.rejections.clone()));
+    }
+    for composite in &mut composites {
+        composite.declared_by = delegates.declaring(&composite.name);
     }
     composites.sort_by_key(|c| c.nodes.first().copied());
     composites

@@ -1,5 +1,5 @@
 //! A plugin that fails at a hook: `at=HOOK&how=error`, or `how=panic`, `abort`, `overflow` (of the stack), `hang`. It
-//! claims every ADD of float32. `wrong=N`: the result of node N is one too large. `prints=TEXT`: prints TEXT when it
+//! claims every ADD of float32, and composites of the name in `composite=NAME` up to version 2. `wrong=N`: the result of node N is one too large. `prints=TEXT`: prints TEXT when it
 //! runs.
 
 #![allow(clippy::panic)] // Panicking is its purpose.
@@ -27,7 +27,11 @@ export_delegate!(|options: &PluginOptions| {
     let scratch = options.parse("scratch")?;
     fault.reach("create").map_err(CreateError::Failed)?;
     let wrong = options.parse("wrong")?;
-    Ok(Faulty { versions: VersionTable::new(&[(BuiltinOp::ADD, 2)]), fault, scratch, wrong })
+    let mut versions = VersionTable::new(&[(BuiltinOp::ADD, 2)]);
+    if let Some(name) = options.get("composite") {
+        versions = versions.with_composite(name, 2);
+    }
+    Ok(Faulty { versions, fault, scratch, wrong })
 });
 
 #[derive(Clone, Copy, PartialEq)]
@@ -100,8 +104,12 @@ impl Delegate for Faulty {
         let fault = &self.fault;
         let (scratch, wrong) = (self.scratch, self.wrong);
         cx.claim(&nodes, move |params, graph| {
-            let folded = params.nodes.iter().any(|id| graph.node(*id).state() != NodeState::default());
-            if folded {
+            let unexpected = params.nodes.iter().map(|id| graph.node(*id)).any(|node| {
+                // The body of a composite may have state.
+                let expected = NodeState::default().with_side_effects(node.composite().is_some());
+                node.state() != expected
+            });
+            if unexpected {
                 return Err(Error::Kernel("unexpected state".into()));
             }
             fault.reach("create_kernel")?;
