@@ -159,7 +159,10 @@ mod tests {
         for x in [2, 3, 5, 100, 65_025, 1 << 27, i32::MAX] {
             let Multiplier { multiplier, shift } = inverse_root(x);
             let got = f64::from(multiplier) * 2f64.powi(shift - 31);
-            assert!(approx::abs_diff_eq!(got * f64::from(x).sqrt(), 1.0, epsilon = 1e-5), "1 / √{x} is not {got}");
+            assert!(
+                approx::abs_diff_eq!(got * f64::from(x).sqrt(), 1.0, epsilon = 1e-5),
+                "1 / √{x} is not {got}"
+            );
         }
     }
 }
