@@ -1,48 +1,28 @@
-//! FULLY_CONNECTED with constant weights, or with one row of floats.
+//! FULLY_CONNECTED with constant weights.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize, pack_shared};
+use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize_packed, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Requantize, weight_scales};
-use delegraph_compute::{
-    ChannelTies, GemmF32, GemmI8, Isa, MatrixLayout, row_product, row_product_pays, row_product_scratch,
-};
+use delegraph_compute::{ChannelTies, GemmF32, GemmI8, Isa, MatrixLayout};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    optimize(resolver, BuiltinOp::FULLY_CONNECTED, 1..=14, prepare);
+    optimize_packed(resolver, BuiltinOp::FULLY_CONNECTED, 1..=14, prepare);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let (input, weights) = (cx.input(0)?, cx.input(1)?);
+    let known = weights.is_known() && cx.optional_input(2).is_none_or(|bias| bias.is_known());
     let format = cx.params::<FullyConnectedParams>()?.weights_format;
-    if format != WeightsFormat::Default || weights.tensor().sparsity.is_some() {
+    if !known || format != WeightsFormat::Default || weights.tensor().sparsity.is_some() {
         return Ok(None);
     }
     let &[units, depth] = &weights.shape()[..] else { return Ok(None) };
     let Some(rows) = input.shape().elements().checked_div(depth) else { return Ok(None) };
-    let floats = [Some(input), Some(weights), cx.optional_input(2)]
-        .into_iter()
-        .flatten()
-        .all(|tensor| tensor.ty() == TensorType::Float32);
-    // Weights that were computed while preparing release their memory once they are packed.
-    let stays = weights.tensor().is_stored() || !weights.is_known();
-    if floats && stays && row_product_pays(rows, depth, units) {
-        return one_row(cx, depth);
-    }
-    let known = weights.is_known() && cx.optional_input(2).is_none_or(|bias| bias.is_known());
-    let invoke = if known { packed(cx, (rows, depth, units))? } else { None };
-    if invoke.is_some() {
-        cx.done_with_constants();
-    }
-    Ok(invoke)
-}
-
-fn packed(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Option<Invoke>> {
-    let (input, weights) = (cx.input(0)?, cx.input(1)?);
     match (input.ty(), weights.ty()) {
         (TensorType::Float32, TensorType::Float32) => float(cx, (rows, depth, units)),
         (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
@@ -65,20 +45,6 @@ fn packed(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Opt
 }
 
 type Size = (usize, usize, usize);
-
-/// Reads the weights where they are: a packed copy would take their memory again, and be read no faster.
-fn one_row(cx: &mut PrepareContext<'_>, depth: usize) -> Result<Option<Invoke>> {
-    let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
-    let Some(clamp) = clamp_of(activation) else { return Ok(None) };
-    let has_bias = cx.optional_input(2).is_some();
-    let (isa, scratch) = (Isa::best(), cx.temporary_of::<f32>(row_product_scratch(depth))?);
-    Ok(Some(Box::new(move |cx| {
-        let bias = if has_bias { Some(cx.input::<f32>(2)?) } else { None };
-        let (input, weights, output) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(0)?);
-        let scratch = cx.temporary::<f32>(scratch)?;
-        row_product(isa, (input, weights, bias), output, clamp, scratch, cx.parallel()).map_err(compute_error)
-    })))
-}
 
 fn float(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Option<Invoke>> {
     let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
