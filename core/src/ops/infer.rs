@@ -8,6 +8,9 @@ use crate::types::Element;
 use crate::types::Quantization;
 use crate::types::Shape;
 
+/// The largest number of elements of an operand that lists dimensions or sizes.
+pub const MAX_INTEGERS: usize = 1 << 16;
+
 /// One input of a node.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -42,26 +45,47 @@ impl<'a> InferTensor<'a> {
         self
     }
 
-    /// Returns the constant data as integers: the type must be INT32 or INT64. `None` if the data is not constant.
+    /// Returns the constant data, a list of dimensions or of sizes, as integers: the type must be INT32 or INT64. `None` if the
+    /// data is not constant.
+    ///
+    /// # Errors
+    /// For other types, and for more than [`MAX_INTEGERS`] elements.
     pub fn integers(&self) -> Result<Option<SmallVec<[i64; 8]>>, InferError> {
-        let Some(bytes) = self.constant else { return Ok(None) };
-        match self.ty {
-            TensorType::Int32 => {
-                Ok(Some(bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b).into()).collect()))
+        let Some(elements) = self.integer_elements()? else { return Ok(None) };
+        match elements.len() {
+            ..=MAX_INTEGERS => Ok(Some(elements.collect())),
+            count => {
+                let ty = self.ty;
+                Err(InferError::new(format!(
+                    "{count} elements of {ty}; at most {MAX_INTEGERS} are supported"
+                )))
             }
-            TensorType::Int64 => {
-                Ok(Some(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect()))
-            }
-            ty => Err(InferError::new(format!("expected INT32 or INT64, got {ty}"))),
         }
+    }
+
+    /// As [`InferTensor::integers`], for any number of elements.
+    ///
+    /// # Errors
+    /// For other types than INT32 and INT64.
+    pub fn integer_elements(&self) -> Result<Option<impl ExactSizeIterator<Item = i64>>, InferError> {
+        let Some(bytes) = self.constant else { return Ok(None) };
+        let size = match self.ty {
+            TensorType::Int32 => 4,
+            TensorType::Int64 => 8,
+            ty => return Err(InferError::new(format!("expected INT32 or INT64, got {ty}"))),
+        };
+        Ok(Some(bytes.chunks_exact(size).map(|element| match *element {
+            [a, b, c, d] => i32::from_le_bytes([a, b, c, d]).into(),
+            _ => element.try_into().map_or(0, i64::from_le_bytes),
+        })))
     }
 
     /// Returns the one integer that the constant data holds. `None` if the data is not constant.
     pub fn integer(&self, what: &str) -> Result<Option<i64>, InferError> {
-        match self.integers()?.as_deref() {
-            None => Ok(None),
-            Some([value]) => Ok(Some(*value)),
-            Some(more) => Err(InferError::new(format!("{what} must be one number, got {}", more.len()))),
+        let Some(mut elements) = self.integer_elements()? else { return Ok(None) };
+        match (elements.len(), elements.next()) {
+            (1, Some(value)) => Ok(Some(value)),
+            (count, _) => Err(InferError::new(format!("{what} must be one number, got {count}"))),
         }
     }
 
@@ -361,6 +385,21 @@ mod tests {
         let strided = Window { size: 3, stride: 2, dilation: 1 };
         assert_eq!(pad_amount(257, 129, strided), 1);
         assert_eq!(pad_amount(4, 2, strided), 0, "the odd one goes to the back");
+    }
+
+    #[test]
+    fn lists_of_integers_are_bounded() {
+        let bytes: Vec<u8> = (0..=MAX_INTEGERS as i32).rev().flat_map(i32::to_le_bytes).collect();
+        let shape = Shape::from([MAX_INTEGERS + 1]);
+        let list = |bytes| InferTensor::new(TensorType::Int32, &shape).with_constant(Some(bytes));
+        let error = list(&bytes).integers().unwrap_err().to_string();
+        assert!(error.contains("65537 elements of INT32; at most 65536 are supported"), "{error}");
+        assert_eq!(list(&bytes).integer_elements().unwrap().unwrap().last(), Some(0));
+        assert_eq!(list(&bytes[4..]).integers().unwrap().unwrap().len(), MAX_INTEGERS);
+        assert_eq!(list(&bytes[bytes.len() - 4..]).integer("the axis"), Ok(Some(0)));
+        assert!(list(&bytes).integer("the axis").is_err());
+        let wide = InferTensor { ty: TensorType::Int64, ..list(&bytes[bytes.len() - 8..]) };
+        assert_eq!(wide.integers().unwrap().unwrap().as_slice(), [1]);
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub(crate) use codec::OptionsType;
 pub use codec::{Codec, FieldInfo};
 use codec::{enums, options};
 pub use infer::{
-    Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, Window, axis_in,
-    expect_shape, pad_amount, size_from, windowed_output,
+    Declared, InferContext, InferError, InferResult, InferTensor, Inferred, InferredShape, MAX_INTEGERS,
+    Window, axis_in, expect_shape, pad_amount, size_from, windowed_output,
 };
 
 pub use signature::{Cost, OpSignature, Operand, lowest_with};

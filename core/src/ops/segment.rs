@@ -63,8 +63,8 @@ fn infer_sorted(cx: &InferContext<'_>) -> InferResult {
             data.shape
         )));
     }
-    let Some(ids) = ids.integers()? else { return cx.data_dependent(data.ty) };
-    let segments = segments_of(ids.iter().copied()).map_err(InferError::new)?;
+    let Some(ids) = ids.integer_elements()? else { return cx.data_dependent(data.ty) };
+    let segments = segments_of(ids).map_err(InferError::new)?;
     let shape = std::iter::once(segments).chain(data.shape.iter().skip(1).copied()).collect::<Shape>();
     Ok(smallvec![Inferred::known(data.ty, shape)])
 }
