@@ -49,6 +49,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::types::rounded;
 use delegraph_core::{Error, Model, MutableOpResolver, NodeId, Result, TensorType};
 use delegraph_delegate_api::{
     Delegate, DelegateFailure, PartitionOptions, Policy, Rejection, Report, Runner,
@@ -382,11 +383,11 @@ fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> 
         format!("\n  at {index:?}: {}, expected is {}", g[i], w[i])
     });
     Err(format!(
-        "{} of {} elements differ by more than {:e}, at most by {:e}{}",
+        "{} of {} elements differ by more than {}, at most by {}{}",
         wrong.len(),
         w.len(),
-        comparison.allowed,
-        comparison.max_abs,
+        rounded(comparison.allowed),
+        rounded(comparison.max_abs),
         examples.collect::<String>()
     ))
 }

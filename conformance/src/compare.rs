@@ -95,21 +95,9 @@ pub(crate) fn shown(value: f64) -> String {
     if plain { value.to_string() } else { format!("{value:e}") }
 }
 
-/// As [`shown`], with five significant digits unless the number is whole.
-pub(crate) fn rounded(value: f64) -> String {
-    let short = if value.fract() == 0.0 { value } else { format!("{value:.4e}").parse().unwrap_or(value) };
-    shown(short)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn differences_are_rounded() {
-        let texts = [1.7648837566375732, 0.00018648837566375732, 3.4e-7, 123456.0, f64::INFINITY, f64::NAN];
-        assert_eq!(texts.map(rounded), ["1.7649", "0.00018649", "3.4e-7", "123456", "inf", "NaN"]);
-    }
 
     #[test]
     fn floats() {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::seeded::{SplitMix64, fill};
 use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::types::rounded;
 use delegraph_core::{Shape, TensorType};
 use delegraph_interpreter::Interpreter;
 use serde::Deserialize;
@@ -233,7 +234,7 @@ impl Goldens {
         if result.passes() {
             return Ok(());
         }
-        Err(format!("largest difference {:e}, allowed {allowed:e}", result.max_abs))
+        Err(format!("largest difference {}, allowed {}", rounded(result.max_abs), rounded(allowed)))
     }
 
     fn series(&self, file: &str) -> Result<Array, Error> {

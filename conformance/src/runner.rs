@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use delegraph_core::error::Error;
 use delegraph_core::kernel::Placement;
+use delegraph_core::types::rounded;
 use delegraph_delegate_api::{DelegateFailure, Runner};
 use delegraph_interpreter::Interpreter;
 
-use crate::compare::rounded;
 use crate::contract;
 use crate::engine::{
     Answers, Backend, CaseFailure, CaseResult, ContractCheck, Kernels, Outcome, Problem, Step,

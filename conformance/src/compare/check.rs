@@ -21,6 +21,7 @@
 //! [`Value::demanded`] lists the requirements that remain.
 
 use delegraph_core::TensorType;
+use delegraph_core::types::rounded;
 
 use super::numbers;
 
@@ -462,10 +463,11 @@ impl Difference {
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.passes() {
-            return write!(f, "at most {:e} off ({} ULP)", self.max_abs, self.max_ulp);
+            return write!(f, "at most {} off ({} ULP)", rounded(self.max_abs), self.max_ulp);
         }
         let why = if self.too_often { "off by a step, which is too often" } else { "wrong" };
-        write!(f, "{} of {} elements are {why}, at most by {:e}", self.wrong, self.elements, self.max_abs)?;
+        let most = rounded(self.max_abs);
+        write!(f, "{} of {} elements are {why}, at most by {most}", self.wrong, self.elements)?;
         match self.first_bad {
             Some(e) => write!(f, "; element {} is {}, expected is {}", e.index, e.got, e.want),
             None => Ok(()),

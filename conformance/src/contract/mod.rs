@@ -19,6 +19,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use delegraph_core::types::rounded;
 use delegraph_core::{BuiltinOp, Error, Result};
 use delegraph_delegate_api::{Delegate, DelegateFailure};
 use delegraph_interpreter::Interpreter;
@@ -204,9 +205,9 @@ fn differ(problem: &Problem, what: &str, got: &Outputs, want: &Outputs) -> Optio
             match judge(got, want, problem.rule(want.ty, want.quantized), (i, step)) {
                 Err(text) => return Some(format!("{what}, {text}")),
                 Ok(stats) if stats.wrong > 0 => {
-                    let (wrong, elements, most) = (stats.wrong, stats.elements, stats.max_abs);
+                    let (wrong, elements, most) = (stats.wrong, stats.elements, rounded(stats.max_abs));
                     return Some(format!(
-                        "{what}, output {i} of invocation {} differs: {wrong} of {elements} elements, by up to {most:e}",
+                        "{what}, output {i} of invocation {} differs: {wrong} of {elements} elements, by up to {most}",
                         step + 1
                     ));
                 }

@@ -1,4 +1,4 @@
-//! Text from files, for display.
+//! Text from files and numbers, for display.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -33,6 +33,21 @@ pub fn short_name(name: &str) -> Cow<'_, str> {
         Some((end, _)) => Cow::Owned(format!("{}…", printable(name.get(..end).unwrap_or(name)))),
         None => printable(name),
     }
+}
+
+/// Returns a number with five significant digits, or all digits if it is whole; in scientific notation if it is very large
+/// or small.
+///
+/// ```
+/// use delegraph_core::types::rounded;
+///
+/// assert_eq!([1.7648837, 0.1 + 0.2, 123456.0].map(rounded), ["1.7649", "0.3", "123456"]);
+/// assert_eq!([3.45678912e-7, 1e30, f64::INFINITY].map(rounded), ["3.4568e-7", "1e30", "inf"]);
+/// ```
+pub fn rounded(value: f64) -> String {
+    let short = if value.fract() == 0.0 { value } else { format!("{value:.4e}").parse().unwrap_or(value) };
+    let plain = short == 0.0 || !short.is_finite() || (1e-4..1e15).contains(&short.abs());
+    if plain { short.to_string() } else { format!("{short:e}") }
 }
 
 /// As [`printable`], for text of several lines: line breaks and tabs stay.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
+use delegraph_core::types::rounded;
 use delegraph_core::{Quantization, TensorId, TensorType};
 use delegraph_delegate_api::{Rejection, TensorInfo};
 use delegraph_shaders::quantize::Affine;
@@ -178,10 +179,11 @@ fn affine(tensor: TensorInfo<'_>) -> Result<Option<Affine>, Rejection> {
         return Ok(Some(Affine { scale, zero, low, high }));
     }
     Err(Rejection::UnsupportedParam(format!(
-        "tensor \"{}\" has scale {scale:e} and zero point {zero}; scales from {:e} to {:e} and zero points from {low} to {high} are \
+        "tensor \"{}\" has scale {} and zero point {zero}; scales from {} to {} and zero points from {low} to {high} are \
          supported",
         tensor.name(),
-        SCALES.start(),
-        SCALES.end()
+        rounded(scale.into()),
+        rounded((*SCALES.start()).into()),
+        rounded((*SCALES.end()).into())
     )))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::flex::Map;
 use delegraph_core::graph::{Model, Node, NodeId, Subgraph, TensorId};
+use delegraph_core::types::rounded;
 use delegraph_core::{Composite, OpResolver, Shape};
 
 use super::known::Known;
@@ -229,9 +230,9 @@ pub(super) fn try_apart(
     let of_fused = |e: Error| if matches!(e, Error::State(_)) { blame(e) } else { e };
     for difference in differences.map_err(of_fused)? {
         if !difference.within(fusion.tolerance()) {
-            let greatest = difference.greatest;
+            let greatest = rounded(difference.greatest);
             return Ok(Outcome::Unchanged(format!(
-                "its body does not give what \"{}\" means: output \"{}\" differs by {greatest:.3e}",
+                "its body does not give what \"{}\" means: output \"{}\" differs by {greatest}",
                 call.name, difference.output
             )));
         }

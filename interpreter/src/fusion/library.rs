@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use delegraph_core::error::{Error, Location, Result};
 use delegraph_core::graph::{Model, ModelBytes};
+use delegraph_core::types::rounded;
 use delegraph_core::{Composite, Node, NodeId, OpResolver, TensorId};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary, FusionResult, LibraryFusion};
 
@@ -193,8 +194,10 @@ impl LibraryPass {
         let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
         Ok(worst.map(|d| {
             format!(
-                "its body does not give what \"{}\" means: output \"{}\" differs by {:.3e}",
-                self.fusion.name, d.output, d.greatest
+                "its body does not give what \"{}\" means: output \"{}\" differs by {}",
+                self.fusion.name,
+                d.output,
+                rounded(d.greatest)
             )
         }))
     }

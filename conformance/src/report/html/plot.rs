@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use delegraph_core::types::rounded;
+
 use crate::engine::{BINS, ErrorStats};
 
 const BAR: usize = 17;
@@ -60,7 +62,7 @@ fn label(bin: usize, whole: bool) -> String {
         0 => "=".into(),
         _ if bin == BINS - 1 => (if whole { "not finite" } else { "∞" }).into(),
         _ if whole && bin == BINS - 2 => "10 and more, of the largest magnitude".into(),
-        _ if whole => format!("below 1e{} of the largest magnitude", bin as i32 - 10),
+        _ if whole => format!("below {} of the largest magnitude", rounded(10f64.powi(bin as i32 - 10))),
         1 | 4 | 7 => format!("1e{}", bin as i32 - 10),
         10 => "1".into(),
         _ => String::new(),

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use delegraph_core::types::rounded;
+
 use super::pages::Pages;
 use super::plot;
 use crate::engine::durations::microseconds_of;
@@ -115,7 +117,7 @@ pub(super) fn worst(page: &mut String, report: &Report) {
         let _ = writeln!(
             page,
             "<tr><td class=\"wrap\">{}<br><span class=\"soft\">{} {}</span></td><td>{}</td><td class=\"n\">{}</td><td \
-             class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1e}</td><td class=\"n\">{:.1e}</td></tr>",
+             class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
             link(r),
             escape(&r.op),
             escape(&r.ty),
@@ -123,8 +125,8 @@ pub(super) fn worst(page: &mut String, report: &Report) {
             e.elements,
             e.off,
             e.wrong,
-            e.max_abs,
-            e.max_rel
+            rounded(e.max_abs),
+            rounded(e.max_rel)
         );
     }
     page.push_str("</tbody>\n</table>\n</div>\n</section>\n");
