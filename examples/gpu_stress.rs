@@ -93,8 +93,7 @@ impl Stress {
         for i in 0..interpreter.output_count() {
             let (got, want) = (interpreter.output::<f32>(i)?, cpu.output::<f32>(i)?);
             let most = want.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-            let far = |(g, w): (&f32, &f32)| (g - w).abs() > TOLERANCE.0 + TOLERANCE.1 * most;
-            if got.len() != want.len() || got.iter().zip(want).any(far) {
+            if !approx::abs_diff_eq!(got, want, epsilon = TOLERANCE.0 + TOLERANCE.1 * most) {
                 return Err(Error::State(format!("output {i} differs from the CPU's, seed {seed}")));
             }
         }

@@ -337,7 +337,8 @@ fn check_on(
         let (got, want): (Vec<f32>, _) = (bytemuck::pod_collect_to_vec(got), want.floats());
         let largest = want.iter().filter(|v| v.is_finite()).fold(0.0_f32, |m, v| m.max(v.abs()));
         for (at, (g, w)) in got.iter().zip(&want).enumerate() {
-            let close = (g - w).abs() <= 1e-5 + 1e-4 * largest || g == w || (g.is_nan() && w.is_nan());
+            let near = approx::abs_diff_eq!(*g, *w, epsilon = 1e-5 + 1e-4 * largest);
+            let close = near || g == w || (g.is_nan() && w.is_nan());
             assert!(close, "output {i}, element {at} is {g}, expected {w}");
         }
     }

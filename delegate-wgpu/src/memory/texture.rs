@@ -202,9 +202,7 @@ mod tests {
         input.set_region(region).unwrap();
         input.convert(&picture(delegate, wgpu::TextureUsages::TEXTURE_BINDING)).unwrap();
         let got = read(&input);
-        let close =
-            got.len() == expected.len() && got.iter().zip(expected).all(|(g, e)| (g - e).abs() < 1e-6);
-        assert!(close, "{got:?}, expected {expected:?}");
+        approx::assert_abs_diff_eq!(*got, *expected, epsilon = 1e-6);
     }
 
     const WHOLE: [f32; 4] = [0.0, 0.0, 1.0, 1.0];

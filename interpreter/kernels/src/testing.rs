@@ -401,6 +401,8 @@ fn compare(want: &T, bytes: &[u8], what: &str) {
     let (got, want) = (floats(bytes), floats(&want.bytes));
     assert_eq!(got.len(), want.len(), "{what}: elements");
     let max = want.iter().filter(|v| v.is_finite()).fold(0f32, |m, v| m.max(v.abs()));
-    let near = |a: f32, b: f32| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5 + 1e-4 * max;
+    let near = |a: f32, b: f32| {
+        approx::abs_diff_eq!(a, b, epsilon = 1e-5 + 1e-4 * max) || a == b || (a.is_nan() && b.is_nan())
+    };
     assert!(got.iter().zip(&want).all(|(&a, &b)| near(a, b)), "{what}:\n got {got:?}\nwant {want:?}");
 }

@@ -363,7 +363,7 @@ mod tests {
                         // A sum with 1 loses precision far below 0.
                         let near_zero =
                             if matches!(function, Unary::Gelu | Unary::GeluByTanh) { 2e-6 } else { 1e-30 };
-                        let ok = (g - e).abs() <= 2e-6 * e.abs() + near_zero;
+                        let ok = approx::abs_diff_eq!(g, e, epsilon = 2e-6 * e.abs() + near_zero);
                         assert!(ok, "{} {function:?} of {x} is {g}, expected {e}", isa.name());
                     }
                 }

@@ -125,7 +125,7 @@ mod tests {
                 let expected = [d.exp(), 1.0 / (1.0 + (-d).exp()), d.tanh()];
                 for (f, (&g, e)) in got.iter().zip(expected).enumerate() {
                     let e = e as f32;
-                    let ok = g == e || (g - e).abs() <= 1e-6 * e.abs() + 1e-38;
+                    let ok = g == e || approx::abs_diff_eq!(g, e, epsilon = 1e-6 * e.abs() + 1e-38);
                     assert!(ok, "{} function {f} of {x} is {g}, expected {e}", isa.name());
                 }
             }
