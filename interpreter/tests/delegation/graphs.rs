@@ -266,7 +266,23 @@ fn bodies_of_loops_are_delegated_and_named_validation_ones_are_not() {
         let body = interpreter.subgraph_report(2).unwrap();
         assert_eq!(body.delegated_nodes(), delegated);
         assert_eq!(seen.log().iter().filter(|l| *l == "invoke").count(), 3 * delegated);
+        let reasons = body.nodes.iter().flat_map(|node| &node.rejections);
+        let named = reasons.filter(|(_, reason)| reason.to_string().contains("VALIDATION:")).count();
+        assert_eq!(named, if delegated == 0 { body.nodes.len() } else { 0 });
     }
+}
+
+#[test]
+fn the_policy_requires_validation_subgraphs_too() {
+    let mut graph = SubgraphBuilder::new("VALIDATION:main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let y = graph.node(NEG, Params::None).inputs([x]).output("y");
+    graph.outputs([y]);
+    let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+    let with = || with(&model, [Scripted::new("d", &[NEG])]);
+    assert_eq!(run(&mut with().build().unwrap(), &X).unwrap(), X.map(|x| -x));
+    let error = with().policy(Policy::Require).build().and_then(|mut i| i.prepare()).unwrap_err();
+    assert!(error.to_string().contains("VALIDATION:"), "{error}");
 }
 
 #[test]

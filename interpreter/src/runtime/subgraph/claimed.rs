@@ -54,16 +54,19 @@ impl Inferred {
 
 fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> Result<Claims> {
     let (candidate, delegates) = (inference.candidate(parts), &mut *env.services.delegates);
-    let blocks = role == Role::Callee && !CALLS_MAY_BLOCK;
-    let on_cpu = delegates.is_empty() || parts.subgraph().name().starts_with(VALIDATION) || blocks;
-    let mut claims = if on_cpu {
+    let on_cpu = if parts.subgraph().name().starts_with(VALIDATION) {
+        Some("a subgraph whose name begins with \"VALIDATION:\" runs on the CPU")
+    } else if role == Role::Callee && !CALLS_MAY_BLOCK {
+        Some("a called subgraph; where calls cannot wait for a device, it runs on the CPU")
+    } else {
+        None
+    };
+    let delegated = !delegates.is_empty();
+    let mut claims = if on_cpu.is_some() || !delegated {
         let units = parts.subgraph().node_ids().map(Unit::Node).collect();
         let mut report = delegation::report(candidate, delegates);
-        if blocks {
-            reject_all(
-                &mut report,
-                "a called subgraph; where calls cannot wait for a device, it runs on the CPU",
-            );
+        if let Some(reason) = on_cpu {
+            reject_all(&mut report, reason);
         }
         Claims { report, partitions: Vec::new(), units }
     } else {
@@ -79,7 +82,7 @@ fn ask(parts: &Parts, inference: &Inference, env: &mut Env<'_>, role: Role) -> R
     };
     let origins = env.services.inlined.get(parts.index).map_or(&[][..], Vec::as_slice);
     claims.report.composites = composites::report(parts, &claims.report, origins, env.services.delegates);
-    if !on_cpu && role == Role::Entry && env.services.delegates.policy == Policy::Require {
+    if delegated && role == Role::Entry && env.services.delegates.policy == Policy::Require {
         // Composites that no delegate claimed are offered again, node by node.
         let complete = composites::unclaimed(parts, &claims.report).next().is_none();
         if complete {
