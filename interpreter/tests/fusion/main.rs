@@ -7,7 +7,7 @@ use std::sync::Arc;
 use delegraph_core::error::ErrorKind;
 use delegraph_core::ops::binary::AddParams;
 use delegraph_core::{
-    BuiltinOp, Model, ModelBuilder, Node, NodeId, Op, OpResolver, Result, SubgraphBuilder, TensorType,
+    BuiltinOp, Model, ModelBuilder, Node, NodeId, Op, OpResolver, Result, SubgraphBuilder, Tensor, TensorType,
 };
 use delegraph_interpreter::fusion::{
     Call, CompositeFusion, ModelPair, Outcome, PatternFusion, Pipeline, Rewriter, compare,
@@ -82,6 +82,21 @@ fn where_it_is_asked_for_the_op_is_in_the_graph_itself() {
     interpreter.reset_variables().unwrap();
     interpreter.invoke().unwrap();
     assert!(close(&interpreter, &plain));
+}
+
+/// State that fusing adds is recognized beside state that it removes: the next invocation would differ.
+#[test]
+fn state_that_fusing_adds_is_not_compared() {
+    let mut draft = layer(Framework::Keras, false).model().into_draft();
+    for name in ["unused", "unused too"] {
+        let variable = Tensor::new(name, TensorType::Float32, [4]).into_variable();
+        draft.subgraphs[0].tensors_mut().push(variable);
+    }
+    let model = draft.verify().unwrap();
+    let fused = Pipeline::new().stateful().run(&model).unwrap().model;
+    let variables = |model: &Model| model.subgraphs()[0].tensors().iter().filter(|t| t.is_variable()).count();
+    assert_eq!((variables(&model), variables(&fused)), (2, 2));
+    assert!(differences(&model, &fused) < 1e-5);
 }
 
 #[test]
