@@ -82,13 +82,18 @@ fn models_of_a_faulty_library_are_its_fault() {
 
 /// A model of a composite, whose body negates.
 fn composite(output: &str) -> Model {
+    named("acme.f", output)
+}
+
+/// The same with this name of the composite.
+fn named(name: &str, output: &str) -> Model {
     let mut body = SubgraphBuilder::new("body");
     let x = body.input("x", TensorType::Float32, [4]);
     let y = body.node(BuiltinOp::NEG, Params::None).inputs([x]).output("y");
     body.outputs([y]);
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
-    let y = graph.composite("acme.f", body).inputs([x]).output(output);
+    let y = graph.composite(name, body).inputs([x]).output(output);
     graph.outputs([y]);
     ModelBuilder::new().subgraph(graph).build().unwrap()
 }
@@ -108,6 +113,27 @@ fn a_composite_that_a_library_rejects_is_named_with_its_file() {
     let text = format!("{place}{}: fusion \"acme.f\": it gave no reason", path(&library));
     let stderr = ran.expect(4, &text).stderr;
     assert!(stderr.contains("--skip NAME") && !out.exists(), "{stderr}");
+}
+
+#[test]
+fn composites_that_a_library_makes_are_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (file, returned, out) = (at("model.tflite"), at("returned.tflite"), at("out.tflite"));
+    // A layer of LSTM has six operands.
+    named("keras.lstm", "y").save(&returned).unwrap();
+    let Some(library) = library(&at("maker.so"), &returned, &OF_COMPOSITE) else { return };
+    let fusion = format!("plugin:{}", path(&library));
+    let fuse = || delegraph(&["fuse", path(&file), "-o", path(&out), "--fusion", &fusion]);
+    composite("y").save(&file).unwrap();
+    let of_library =
+        format!("{}: fusion \"acme.f\": it made a model that cannot be prepared", path(&library));
+    let stderr = fuse().expect(1, &of_library).stderr;
+    assert!(stderr.contains("composite \"keras.lstm\" version 1: it has 1 argument"), "{stderr}");
+    // The same composite in the file is a defect of the file.
+    named("keras.lstm", "y").save(&file).unwrap();
+    fuse().expect(4, &format!("{}: node 0 (STABLEHLO_COMPOSITE v1", path(&file)));
+    assert!(!out.exists());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The passes, in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::composite::{Call, CompositeFusion, Outcome, failed, invalid, pass, tr
 use super::known::Known;
 use super::library::{LibraryPass, Rewritten};
 use super::pattern::PatternFusion;
+use super::proof::cause;
 use super::report::{Change, FusionReport, Size, Unchanged};
 use super::rewriter::Rewriter;
 use super::store::Store;
@@ -329,9 +330,7 @@ impl Run<'_> {
             let mut graph = Rewriter::new(&model, index, &self.known, &mut store);
             for id in graph.nodes() {
                 let Some(call) = Call::of(&graph, id) else { continue };
-                let kept =
-                    Composite::new(&call.name, call.version).with_bytes(&call.bytes).with_body(call.body);
-                if keep(&kept) || !self.pipeline.runs(&call.name) {
+                if self.keeps(&call, keep) {
                     continue;
                 }
                 let mut reason = None;
@@ -482,10 +481,45 @@ impl Run<'_> {
                 nodes.filter_map(|n| Composite::of(&model, n)).filter(|c| c.name == pass.fusion.name);
             let first = own.next();
             if first.is_some_and(|first| !keep(&first)) && !own.any(|c| keep(&c)) {
-                self.library(pass)?;
+                // Composites that are wrong before are defects of the file, which the fusions of their names report.
+                let known = self.wrong_composites(keep);
+                if self.library(pass)? {
+                    let mut made = self.wrong_composites(keep).into_iter();
+                    if let Some((wrong, _)) =
+                        made.find(|(wrong, count)| known.get(wrong).is_none_or(|k| k < count))
+                    {
+                        return Err(invalid(&pass.who(), Error::InvalidNode(wrong)));
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Returns the reasons why composites violate the signatures of the fusions of their names, and how many do for each.
+    fn wrong_composites(&self, keep: &dyn Fn(&Composite<'_>) -> bool) -> BTreeMap<String, usize> {
+        let mut store = Store::new(&self.model);
+        let mut wrong = BTreeMap::new();
+        for index in 0..self.model.subgraphs().len() {
+            let graph = Rewriter::new(&self.model, index, &self.known, &mut store);
+            for call in graph.nodes().into_iter().filter_map(|id| Call::of(&graph, id)) {
+                if self.keeps(&call, keep) {
+                    continue;
+                }
+                for fusion in self.pipeline.composites.iter().filter(|f| f.name() == call.name) {
+                    if let Err(error) = fusion.verify_signature(&call, &graph) {
+                        *wrong.entry(cause(error)).or_default() += 1;
+                    }
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Returns whether fusions leave the composite as it is.
+    fn keeps(&self, call: &Call, keep: &dyn Fn(&Composite<'_>) -> bool) -> bool {
+        let composite = Composite::new(&call.name, call.version).with_bytes(&call.bytes).with_body(call.body);
+        keep(&composite) || !self.pipeline.runs(&call.name)
     }
 
     /// Runs a fusion of a library; returns whether it changed the model.
