@@ -58,8 +58,8 @@ fn verbs_take_plugins() {
     delegraph(&["run", path(&file), "--delegate", &plugin, "--policy", "require"]).expect(0, "");
 }
 
-fn write_npy(path: &std::path::Path, values: &[f32; 5]) {
-    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }";
+fn write_npy(path: &std::path::Path, values: &[f32]) {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.len());
     let mut npy = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
     npy.extend(format!("{header:<117}\n").bytes());
     npy.extend(values.iter().flat_map(|v| v.to_le_bytes()));
@@ -121,7 +121,7 @@ fn verbs_say_what_each_delegate_runs() {
     graph.outputs([x]);
     ModelBuilder::new().subgraph(graph).build().unwrap().save(&other).unwrap();
     let ran = delegraph(&["run", path(&other), "--delegate", &plugin]).expect(0, "");
-    assert!(ran.stdout.ends_with("chains: 0 of 0 nodes; the model has no nodes\n"), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("chains: 0 of 0 nodes; there are no nodes\n"), "{}", ran.stdout);
     // The reason of each delegate.
     let arguments = ["run", path(&file), "--delegate", &plugin, "--delegate", &few, "--exclude-op", "MUL"];
     let ran = delegraph(&[&arguments[..], &["--policy", "require"]].concat());
@@ -213,6 +213,12 @@ fn batches_say_what_each_delegate_runs() {
     // Every record fails.
     let fails = format!("plugin:{}?at=invoke", libraries::library("faulty_plugin").display());
     assert_eq!(lines(1, &fails, &[]), [json!(1)]);
+    // Records of other shapes, of which each job runs some or none.
+    write_npy(&records.join("b.npy"), &[]);
+    write_npy(&records.join("c.npy"), &[1.0]);
+    for jobs in ["1", "3"] {
+        assert_eq!(lines(0, &plugin, &["--jobs", jobs]), [json!(2)]);
+    }
 }
 
 #[test]

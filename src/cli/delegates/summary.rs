@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use delegraph::Interpreter;
+use delegraph::core::printable;
 use delegraph::delegate_api::{Policy, Rejection, Report, Runner};
 use serde::Serialize;
 
@@ -22,18 +23,23 @@ pub(crate) struct DelegateLine {
     pub(crate) partitions: usize,
     /// The most frequent reason why it does not run the other nodes; `None` if it runs all.
     pub(crate) why: Option<String>,
+    /// The records of which this is true, in a batch whose records differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) records: Option<usize>,
 }
 
 impl DelegateLine {
     /// Returns the line as text.
     pub(crate) fn text(&self) -> String {
-        let DelegateLine { delegate, nodes, total, partitions, why } = self;
+        let DelegateLine { delegate, nodes, total, partitions, why, records } = self;
+        let records = records.map(|records| format!(", {}", plural(records, "record"))).unwrap_or_default();
         let partitions = match nodes {
             0 => String::new(),
             _ => format!(" in {}", plural(*partitions, "partition")),
         };
         let why = why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
-        format!("{delegate}: {nodes} of {}{partitions}{why}\n", plural(*total, "node"))
+        let delegate = printable(delegate);
+        format!("{delegate}{records}: {nodes} of {}{partitions}{why}\n", plural(*total, "node"))
     }
 }
 
@@ -99,7 +105,8 @@ impl Reason {
 }
 
 fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> DelegateLine {
-    let mut line = DelegateLine { delegate: name.into(), nodes: 0, total: 0, partitions: 0, why: None };
+    let mut line =
+        DelegateLine { delegate: name.into(), nodes: 0, total: 0, partitions: 0, why: None, records: None };
     // The number of nodes for each reason.
     let mut reasons: BTreeMap<Reason, usize> = BTreeMap::new();
     let mut count = |reason: Reason, nodes: usize| *reasons.entry(reason).or_default() += nodes;
@@ -145,7 +152,7 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
     let failure = failures.into_iter().find(|failure| failure.delegate == name);
     line.why = match failure {
         Some(failure) => Some(format!("it failed: {}", failure.message.lines().next().unwrap_or_default())),
-        None if line.total == 0 => Some("the model has no nodes".into()),
+        None if line.total == 0 => Some("there are no nodes".into()),
         None => why(&reasons),
     };
     if policy == Policy::Report && line.nodes > 0 {
@@ -237,7 +244,7 @@ mod tests {
     fn lines() {
         let line = |nodes, partitions, why: Option<&str>| {
             let (delegate, why) = ("npu".to_owned(), why.map(str::to_owned));
-            DelegateLine { delegate, nodes, total: 9, partitions, why }.text()
+            DelegateLine { delegate, nodes, total: 9, partitions, why, records: None }.text()
         };
         assert_eq!(line(9, 1, None), "npu: 9 of 9 nodes in 1 partition\n");
         assert_eq!(line(0, 0, Some("no")), "npu: 0 of 9 nodes; no\n");

@@ -1,6 +1,6 @@
 //! `run --inputs`: runs many records through one model, each with its own row, independent of failures of others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, UNIX_EPOCH};
 
 use delegraph::Interpreter;
-use delegraph::core::printable;
+use delegraph::core::{Shape, printable};
 use delegraph_conformance::report::quoted;
 use serde::{Deserialize, Serialize};
 
 use super::records::{Record, find};
 use super::{Arguments, write_output};
-use crate::cli::delegates::DelegateLine;
+use crate::cli::delegates::{DelegateLine, Delegation};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::files::{self, cannot_write};
 use crate::cli::inputs::{Entry, InputFile};
@@ -96,7 +96,15 @@ pub(super) fn run(arguments: &Arguments, inputs: &str, out: &Output) -> Result<E
     let resumed = records.len() - waiting.len();
     let bar = out.progress(records.len() as u64, "{wide_bar} {pos}/{len} {per_sec} {eta}");
     bar.set_position(resumed as u64);
-    let work = Work { folder, journal, waiting, next: AtomicUsize::new(0), rows: Mutex::new(rows), bar };
+    let work = Work {
+        folder,
+        journal,
+        waiting,
+        next: AtomicUsize::new(0),
+        rows: Mutex::new(rows),
+        delegations: Mutex::default(),
+        bar,
+    };
     let summary = work.run(first, jobs, || Runner::new(arguments, &make))?;
     work.bar.finish_and_clear();
 
@@ -182,6 +190,11 @@ impl<'a> Runner<'a> {
         record.files.iter().chain(&self.arguments.inputs).cloned().collect()
     }
 
+    /// Returns the nodes of each delegate, for the shapes of the last record.
+    fn delegation(&self) -> Delegation {
+        self.arguments.engine.delegation(&self.interpreter, self.entry.subgraph)
+    }
+
     /// Runs the model, writes its outputs, and returns their number.
     fn run(&mut self, record: &Record, folder: &Path) -> Result<usize, Failure> {
         let files = self.files(record);
@@ -207,7 +220,43 @@ struct Work<'a> {
     /// The first of the waiting records that no job has taken.
     next: AtomicUsize,
     rows: Mutex<HashMap<String, Row>>,
+    delegations: Mutex<Delegations>,
     bar: Progress,
+}
+
+/// The nodes of each delegate in the records that ran, and the number of these records, for each combination of shapes of
+/// inputs and number of failures of delegates.
+#[derive(Default)]
+struct Delegations(HashMap<(Vec<Shape>, usize), (usize, Vec<DelegateLine>)>);
+
+impl Delegations {
+    /// Counts the record that ran last.
+    fn count(&mut self, runner: &Runner<'_>) -> Result<(), Failure> {
+        let interpreter = &runner.interpreter;
+        let shape = |i| interpreter.input_tensor(i).map(|input| input.shape.clone());
+        let shapes = (0..interpreter.input_count()).map(shape).collect::<delegraph::Result<Vec<_>>>()?;
+        let failures = interpreter.subgraph_report(runner.entry.subgraph).map_or(0, |r| r.failures.len());
+        let found = self.0.entry((shapes, failures)).or_insert_with(|| (0, runner.delegation().delegates));
+        found.0 += 1;
+        Ok(())
+    }
+
+    /// Returns the lines; with the number of records each if they differ. `None` if no record ran.
+    fn lines(self) -> Option<Vec<DelegateLine>> {
+        let mut groups: BTreeMap<String, (usize, Vec<DelegateLine>)> = BTreeMap::new();
+        for (records, lines) in self.0.into_values() {
+            let text = lines.iter().map(DelegateLine::text).collect();
+            groups.entry(text).or_insert((0, lines)).0 += records;
+        }
+        let mut groups: Vec<_> = groups.into_values().collect();
+        groups.sort_by_key(|(records, _)| std::cmp::Reverse(*records));
+        if groups.len() > 1 {
+            for (records, lines) in &mut groups {
+                lines.iter_mut().for_each(|line| line.records = Some(*records));
+            }
+        }
+        (!groups.is_empty()).then(|| groups.into_iter().flat_map(|(_, lines)| lines).collect())
+    }
 }
 
 impl<'a> Work<'a> {
@@ -228,16 +277,21 @@ impl<'a> Work<'a> {
                 .map(|job| job.join().unwrap_or_else(|_| Err(Failure::internal())))
                 .collect();
             others?;
-            let mut runner = match runner? {
+            let runner = runner?;
+            let counts =
+                std::mem::take(&mut *self.delegations.lock().unwrap_or_else(PoisonError::into_inner));
+            if let Some(lines) = counts.lines() {
+                return Ok(lines);
+            }
+            // No record ran: for the shapes of the file. An error leaves no lines.
+            let mut runner = match runner {
                 Some(runner) => runner,
                 None => make()?,
             };
-            let engine = &runner.arguments.engine;
-            if engine.delegates_anything() {
-                // If the last record failed or none was waiting: for the shapes of the file. An error leaves no lines.
+            if runner.arguments.engine.delegates_anything() {
                 let _ = runner.interpreter.prepare();
             }
-            Ok(engine.delegation(&runner.interpreter, runner.entry.subgraph).delegates)
+            Ok(runner.delegation().delegates)
         })
     }
 
@@ -255,6 +309,9 @@ impl<'a> Work<'a> {
             };
             let ran = catch_unwind(AssertUnwindSafe(|| current.run(record, self.folder)));
             let ran = ran.unwrap_or_else(|_| Err(Failure::internal()));
+            if ran.is_ok() {
+                self.delegations.lock().unwrap_or_else(PoisonError::into_inner).count(&current)?;
+            }
             let outputs = *ran.as_ref().unwrap_or(&0);
             let error = ran.err().map(|failure| failure.parts().1.to_owned());
             runner = error.is_none().then_some(current);
@@ -293,5 +350,34 @@ impl Document for Batch {
         }
         self.delegates.iter().for_each(|line| text += &line.text());
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_tell_records_apart() {
+        let line = |nodes: usize| DelegateLine {
+            delegate: "npu".into(),
+            nodes,
+            total: 2,
+            partitions: nodes.min(1),
+            why: None,
+            records: None,
+        };
+        let lines = |found: &[(usize, usize, usize)]| {
+            let entry =
+                |&(size, records, nodes)| ((vec![Shape::from([size])], 0), (records, vec![line(nodes)]));
+            let lines = Delegations(found.iter().map(entry).collect()).lines()?;
+            Some(lines.iter().map(DelegateLine::text).collect::<String>())
+        };
+        assert_eq!(lines(&[]), None);
+        assert_eq!(lines(&[(4, 1, 2), (5, 9, 2)]).as_deref(), Some("npu: 2 of 2 nodes in 1 partition\n"));
+        assert_eq!(
+            lines(&[(4, 2, 2), (5, 1, 2), (0, 4, 0)]).as_deref(),
+            Some("npu, 4 records: 0 of 2 nodes\nnpu, 3 records: 2 of 2 nodes in 1 partition\n")
+        );
     }
 }

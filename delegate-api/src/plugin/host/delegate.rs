@@ -274,17 +274,18 @@ fn rejection(reason: &DelegraphRejection, node: &NodeView<'_>) -> Rejection {
             Some(ty) => Rejection::UnsupportedType { operand: text, ty },
             None => Rejection::Other(format!("{text} has the unknown type {}", reason.value)),
         },
-        DELEGRAPH_REJECT_PARAM => Rejection::UnsupportedParam(text),
         DELEGRAPH_REJECT_DYNAMIC_SHAPE => Rejection::DynamicShape { tensor: text },
-        DELEGRAPH_REJECT_DEVICE_LIMIT => Rejection::DeviceLimit(text),
         DELEGRAPH_REJECT_PARTITION_TOO_SMALL => {
             Rejection::PartitionTooSmall { nodes: number(reason.value), min: number(reason.limit) }
         }
         DELEGRAPH_REJECT_TOO_MANY_PARTITIONS => Rejection::TooManyPartitions { max: number(reason.limit) },
+        DELEGRAPH_REJECT_OVERRIDDEN => Rejection::Overridden { op: op.clone() },
+        // The others have no meaning without a text.
+        _ if text.is_empty() => Rejection::NotClaimed,
+        DELEGRAPH_REJECT_PARAM => Rejection::UnsupportedParam(text),
+        DELEGRAPH_REJECT_DEVICE_LIMIT => Rejection::DeviceLimit(text),
         DELEGRAPH_REJECT_COST => Rejection::CostModel(text),
         DELEGRAPH_REJECT_EXCLUDED => Rejection::Excluded(text),
-        DELEGRAPH_REJECT_OVERRIDDEN => Rejection::Overridden { op: op.clone() },
-        DELEGRAPH_REJECT_OTHER if text.is_empty() => Rejection::NotClaimed,
         _ => Rejection::Other(text),
     }
 }
