@@ -126,7 +126,9 @@ fn refusals() {
     assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
     let new = folder.path().join("new");
     delegraph(&["new-delegate", "1npu", "--path", path(&new)]).expect(2, "begins with a letter");
-    delegraph(&["new-delegate", "fn", "--path", path(&new)]).expect(2, "a word of Rust");
+    for word in ["fn", "yield", "Self"] {
+        delegraph(&["new-delegate", word, "--path", path(&new)]).expect(2, "a word of Rust");
+    }
     let elsewhere = ["new-delegate", "npu", "--path", path(&new), "--delegraph", path(&there)];
     delegraph(&elsewhere).expect(2, "no checkout of Delegraph");
     // A file in place of a folder.

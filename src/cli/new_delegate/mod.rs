@@ -156,7 +156,8 @@ fn package_name(name: &str) -> Result<String, String> {
 }
 
 /// Names that a crate cannot have: keywords, and the standard libraries.
-const RESERVED: [&str; 55] = [
+const RESERVED: [&str; 57] = [
+    "Self",
     "abstract",
     "alloc",
     "as",
@@ -212,6 +213,7 @@ const RESERVED: [&str; 55] = [
     "virtual",
     "where",
     "while",
+    "yield",
 ];
 
 impl Document for Made {
