@@ -10,8 +10,8 @@ Delegraph's process.
 
 A difference is printed with the case's folder in --keep (model and inputs), unless conformance/litert-differences.toml lists it with
 the reason why LiteRT is wrong or undefined there, or LiteRT's own result depends on what was in its memory, or LiteRT's kernels
-contradict one another: its reference kernels return Delegraph's result. --rules prints how often each rule of that file matched.
-The exit code is 1 if there are other differences.
+contradict one another: its reference kernels return Delegraph's result in the elements that differ. --rules prints how often each rule
+of that file matched. The exit code is 1 if there are other differences.
 """
 import argparse
 import collections
@@ -72,7 +72,7 @@ def listed():
 
 
 def check(program, folder, seed):
-    """The differences of a batch: (name, resolver, text). A case that ends the process is one; other cases are checked."""
+    """The differences of a batch: (name, resolver, text, elements). A case that ends the process is one; other cases are checked."""
     index = folder / "index.tsv"
     found = []
     while True:
@@ -86,12 +86,12 @@ def check(program, folder, seed):
             if line.startswith("> "):
                 at = line[2:]
             else:
-                found.append(tuple(line.split("\t", 2)))
+                found.append(tuple(line.split("\t", 3)))
         if code == 0:
             return found
         if at is None:
             sys.exit(f"{program}: {code}: {errors}")
-        found.append((at, "process", f"ended with {code}: {errors.strip()[-300:]}"))
+        found.append((at, "process", f"ended with {code}: {errors.strip()[-300:]}", ""))
         lines = index.read_text().splitlines(keepends=True)
         # Entries are checked in the order of their names.
         left = [line for line in lines if line.startswith("#") or line.split("\t")[0] > at]
@@ -117,13 +117,16 @@ def write_index(folder, outcomes):
     (folder / "types.tsv").write_text("")
 
 
-def agrees_with_reference(program, case, seed):
-    """Whether LiteRT's reference kernels run a case, and both of Delegraph's sets of kernels return their result."""
+def agrees_with_reference(program, case, seed, differing):
+    """Whether LiteRT's reference kernels run a case, and return the result of both of Delegraph's sets of kernels where those differ."""
     [outcome] = litert.run_all([case], litert.REFERENCE)
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         write_index(folder, [(case, outcome)])
-        return outcome[0] == "ran" and not check(program, folder, seed)
+        if outcome[0] != "ran" or not all(differing):
+            return False
+        found = [elements for _, _, _, elements in check(program, folder, seed)]
+    return all(found) and not set(" ".join(differing).split()) & set(" ".join(found).split())
 
 
 def main():
@@ -150,8 +153,11 @@ def main():
             outcomes = list(zip(cases, litert.run_all(cases)))
             counts.update(what for _, (what, _) in outcomes)
             write_index(folder, outcomes)
-            explained = {}
-            for name, resolver, text in check(program, folder, arguments.seed):
+            explained, differing = {}, collections.defaultdict(list)
+            differences = check(program, folder, arguments.seed)
+            for name, _, _, elements in differences:
+                differing[name].append(elements)
+            for name, resolver, text, _ in differences:
                 rule = next((rule for rule in rules if rule.holds(name, text)), None)
                 if rule:
                     rule.count += 1
@@ -160,7 +166,7 @@ def main():
                     continue
                 if name not in explained:
                     how = "varies" if litert.varies(folder / name) else \
-                        "contradicts its reference kernels" if agrees_with_reference(program, folder / name, arguments.seed) else None
+                        "contradicts its reference kernels" if agrees_with_reference(program, folder / name, arguments.seed, differing[name]) else None
                     explained[name] = how
                     counts.update([how] if how else [])
                 if explained[name]:

@@ -121,9 +121,9 @@ fn check_all(root: &Path, seed: u64) -> Result<(), String> {
         let drawn = drawn(seed, index).ok_or("not a mutant of this seed")?;
         writeln!(out, "> {name}").map_err(|e| e.to_string())?;
         for resolver in ["cpu", "reference"] {
-            for difference in check(&drawn, resolver, wanted)? {
-                writeln!(out, "{name}\t{resolver}\t{}", difference.replace(['\n', '\t'], " "))
-                    .map_err(|e| e.to_string())?;
+            for (difference, at) in check(&drawn, resolver, wanted)? {
+                let difference = difference.replace(['\n', '\t'], " ");
+                writeln!(out, "{name}\t{resolver}\t{difference}\t{at}").map_err(|e| e.to_string())?;
             }
         }
     }
@@ -163,13 +163,13 @@ fn run_on_wgpu(seed: u64, first: u64, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the differences of all outputs, each with a description of the case.
-fn check(drawn: &Drawn, resolver: &str, wanted: &[cases::Computed]) -> Result<Vec<String>, String> {
+/// Returns the differences of all outputs, each with a description of the case, and the deviating elements: `output:element`.
+fn check(drawn: &Drawn, resolver: &str, wanted: &[cases::Computed]) -> Result<Vec<(String, String)>, String> {
     let case = drawn.as_case();
     let model = case.build().map_err(|e| e.to_string())?;
     let about = about(case, &model);
     let found = compare(drawn, model, resolver, wanted);
-    Ok(found.into_iter().map(|e| format!("{e} | {about}")).collect())
+    Ok(found.into_iter().map(|(e, at)| (format!("{e} | {about}"), at)).collect())
 }
 
 /// Returns operands, params and special values of a case, by which differences can be listed.
@@ -197,7 +197,7 @@ fn about(case: &Case, model: &Model) -> String {
     format!("{} {scales} to {outputs}, {node}, data {:?}", case.describe(), case.specials())
 }
 
-fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Computed]) -> Vec<String> {
+fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Computed]) -> Vec<(String, String)> {
     let case = drawn.as_case();
     let outputs = match resolver {
         "reference" => case.run(model, ReferenceOpResolver::new()),
@@ -205,8 +205,11 @@ fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Compute
     };
     let outputs = match outputs {
         Ok(outputs) if outputs.len() == wanted.len() => outputs,
-        Ok(outputs) => return vec![format!("{} outputs, expected {}", outputs.len(), wanted.len())],
-        Err(e) => return vec![format!("error: {e}")],
+        Ok(outputs) => {
+            let text = format!("{} outputs, expected {}", outputs.len(), wanted.len());
+            return vec![(text, String::new())];
+        }
+        Err(e) => return vec![(format!("error: {e}"), String::new())],
     };
     let steps = u32::from(resolver == "cpu");
     let difference = |(i, (got, want)): (usize, (&cases::Computed, &cases::Computed))| {
@@ -217,9 +220,11 @@ fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Compute
         match deviation {
             Ok(None) => None,
             Ok(Some(deviation)) => {
-                Some(format!("output {i}: {deviation}{}", evidence(case, i, [got, want], &deviation)))
+                let at: Vec<String> = deviation.at.iter().map(|at| format!("{i}:{at}")).collect();
+                let text = format!("output {i}: {deviation}{}", evidence(case, i, [got, want], &deviation));
+                Some((text, at.join(" ")))
             }
-            Err(e) => Some(format!("output {i}: {e}")),
+            Err(e) => Some((format!("output {i}: {e}"), String::new())),
         }
     };
     outputs.iter().zip(wanted).enumerate().filter_map(difference).collect()
@@ -238,8 +243,14 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &D
     if case.nan_or_behind_specials(i, outputs[1], at) {
         text += "; all NaN in LiteRT, or behind NaN, infinity or overflow";
     }
+    if case.beside_padding_or_behind_specials(i, outputs[1], at) {
+        text += "; all beside padding, or behind NaN, infinity or overflow";
+    }
     if case.behind_shifts(at) {
         text += "; all behind undefined shifts";
+    }
+    if case.behind_quotients(i, outputs[1], at) {
+        text += "; all behind quotients that exceed 32 bits";
     }
     if case.behind_exponentials(at) {
         text += "; all behind sums of exponentials that overflow";

@@ -1,13 +1,14 @@
 //! Evidence of which of two different outputs of a case is right:
 //!
 //! - the distance of both from real numbers;
-//! - whether all differing elements depend on NaN, infinities or overflows, or are shifted by more bits than they have;
+//! - whether all differing elements depend on NaN, infinities or overflows, are shifted by more bits than they have, or
+//!   depend on quotients that exceed 32 bits;
 //! - whether operands with different last bits result in the other output, or in differences as large;
 //! - whether the difference is a rounding error of sums that an activation clamps.
 
 use delegraph_core::ops::ParamValue;
 use delegraph_core::{BuiltinOp as Op, Quantization};
-use delegraph_interpreter::ReferenceOpResolver;
+use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 
 use super::Output;
 use super::case::{Case, Computed};
@@ -149,6 +150,26 @@ impl Case {
         rest.len() < at.len() && self.behind_specials(i, &rest)
     }
 
+    /// As [`Case::behind_specials`], for the elements that the optimized kernel does not compute as in `wanted` when NaN and
+    /// infinities are replaced. The others have no operand that is not finite, but products with the zeros of a padding,
+    /// which LiteRT's reference kernel leaves out.
+    pub fn beside_padding_or_behind_specials(&self, i: usize, wanted: &Computed, at: &[usize]) -> bool {
+        let computed = || {
+            let mut case = self.clone();
+            let overflow = self.overflow();
+            case.inputs.iter_mut().flatten().for_each(|operand| operand.moderate(0.37, overflow));
+            let outputs = case.run(case.build().ok()?, BuiltinOpResolver::new()).ok()?;
+            let output = outputs.get(i)?;
+            Some((numbers(output.ty, &output.bytes)?, numbers(wanted.ty, &wanted.bytes)?))
+        };
+        let Some((finite, wanted)) = computed() else { return false };
+        let same = |at: &usize| {
+            finite.get(*at).zip(wanted.get(*at)).is_some_and(|(f, w)| (f - w).abs() <= 1e-5 + 1e-4 * w.abs())
+        };
+        let rest: Vec<usize> = at.iter().copied().filter(|at| !same(at)).collect();
+        rest.len() < at.len() && self.behind_specials(i, &rest)
+    }
+
     /// Returns whether operands that differ by a few units in the last place result in `wanted` as output `i`, which
     /// counts across all steps. In this case, values that are quantized at run time are between two steps, and the
     /// rounding of floats selects one of them.
@@ -264,6 +285,32 @@ impl Case {
         self.is_single() && self.op == Op::SOFTMAX && overflows().is_some()
     }
 
+    /// Returns whether INT32 operands with -2147483647 in the place of -2147483648 result in `wanted` in all these elements of
+    /// output `i`. The quotient of the latter by -1 exceeds 32 bits, which C++ does not define; that of the former does not.
+    pub fn behind_quotients(&self, i: usize, wanted: &Computed, at: &[usize]) -> bool {
+        let agrees = || {
+            let mut case = self.clone();
+            let mut any = false;
+            for (index, operand) in case.inputs.iter_mut().enumerate() {
+                let Some(operand) = operand.as_mut().filter(|operand| operand.ty == Int32) else { continue };
+                let mut bytes = operand.data(index, 0);
+                for element in
+                    bytes.as_chunks_mut::<4>().0.iter_mut().filter(|e| **e == i32::MIN.to_le_bytes())
+                {
+                    *element = (i32::MIN + 1).to_le_bytes();
+                    any = true;
+                }
+                *operand = operand.clone().bytes(bytes);
+            }
+            let outputs = case.run(case.build().ok()?, ReferenceOpResolver::new()).ok()?;
+            let output = outputs.get(i)?;
+            let (got, wanted) = (numbers(output.ty, &output.bytes)?, numbers(wanted.ty, &wanted.bytes)?);
+            let same = |at: &usize| got.get(*at).zip(wanted.get(*at)).is_some_and(|(g, w)| g == w);
+            Some(any && at.iter().all(same))
+        };
+        self.steps == 1 && agrees() == Some(true)
+    }
+
     /// Returns whether all these elements are shifted by a negative number of bits, or by at least their width, which
     /// C++ does not define.
     pub fn behind_shifts(&self, at: &[usize]) -> bool {
@@ -300,7 +347,8 @@ impl Operand {
 
 #[cfg(test)]
 mod tests {
-    use delegraph_core::ops::binary::MulParams;
+    use delegraph_core::ops::binary::{DivParams, MulParams};
+    use delegraph_core::ops::conv_2d::Conv2DParams;
     use delegraph_core::ops::softmax::SoftmaxParams;
 
     use super::*;
@@ -375,6 +423,17 @@ mod tests {
     }
 
     #[test]
+    fn elements_behind_quotients_that_exceed_32_bits() {
+        let case = |least: i32| {
+            Case::new(Op::DIV, DivParams::default(), [given(&[2], &[least, 6]), given(&[2], &[-1, 2])])
+        };
+        let wanted = |first: i32| output(Int32, &[2], bytemuck::cast_slice(&[first, 3]));
+        assert!(case(i32::MIN).behind_quotients(0, &wanted(i32::MAX), &[0]));
+        assert!(!case(i32::MIN).behind_quotients(0, &wanted(5), &[0]));
+        assert!(!case(i32::MIN + 1).behind_quotients(0, &wanted(i32::MAX), &[0]));
+    }
+
+    #[test]
     fn elements_behind_exponentials_that_overflow() {
         let case = |beta: f32| {
             // Numbers in the first row that are 63 apart: e^63 and e^126.
@@ -385,6 +444,19 @@ mod tests {
         assert!(case(-2.0).behind_exponentials(&[0, 1]));
         assert!(!case(-1.0).behind_exponentials(&[0]));
         assert!(!case(2.0).behind_exponentials(&[0]));
+    }
+
+    #[test]
+    fn elements_beside_padding() {
+        let params = Conv2DParams::default().padding(Padding::Same).stride_w(1).stride_h(1);
+        let params = params.dilation_w_factor(1).dilation_h_factor(1);
+        let weights = given(&[1, 1, 3, 1], &[f32::INFINITY, 1.0, 1.0]);
+        let case = Case::new(Op::CONV_2D, params, [given(&[1, 1, 2, 1], &[1f32, 2.0]), weights]);
+        // The first weight is left of the first element, and at the first element for the second one.
+        let wanted = |first: f32| output(Float32, &[1, 1, 2, 1], bytemuck::cast_slice(&[first, f32::NAN]));
+        assert!(case.beside_padding_or_behind_specials(0, &wanted(3.0), &[0, 1]));
+        assert!(!case.beside_padding_or_behind_specials(0, &wanted(4.0), &[0, 1]));
+        assert!(!case.beside_padding_or_behind_specials(0, &wanted(3.0), &[1]));
     }
 
     #[test]
