@@ -488,7 +488,7 @@ impl Run<'_> {
                     if let Some((wrong, _)) =
                         made.find(|(wrong, count)| known.get(wrong).is_none_or(|k| k < count))
                     {
-                        return Err(invalid(&pass.who(), Error::InvalidNode(wrong)));
+                        return Err(invalid(&pass.who(), Error::State(wrong)));
                     }
                 }
             }
