@@ -10,14 +10,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{delegraph, path};
+use delegraph::core::ops::binary::AddParams;
+use delegraph::core::ops::control_flow::CallOnceParams;
+use delegraph::core::ops::svdf::SvdfParams;
+use delegraph::core::ops::variables::VarHandleParams;
 use delegraph::core::{BuiltinOp, ModelBuilder, Op, Params, SubgraphBuilder};
 use delegraph::{Model, TensorType};
 
 /// A model of one op.
 fn model(op: Op) -> Model {
+    between(op, "x", "y")
+}
+
+/// The same with these names of the input and the output.
+fn between(op: Op, input: &str, output: &str) -> Model {
     let mut graph = SubgraphBuilder::new("main");
-    let x = graph.input("x", TensorType::Float32, [4]);
-    let y = graph.tensor("y", TensorType::Float32, [4]);
+    let x = graph.input(input, TensorType::Float32, [4]);
+    let y = graph.tensor(output, TensorType::Float32, [4]);
     match op {
         Op::Builtin(op) => graph.node(op, Params::None).inputs([x]).writes([y]),
         Op::Custom(name) => graph.custom(&name).inputs([x]).writes([y]),
@@ -141,16 +150,138 @@ fn a_composite_that_is_left_is_named_by_its_output() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (file, returned, out) = (at("model.tflite"), at("returned.tflite"), at("out.tflite"));
-    model(BuiltinOp::ABS.into()).save(&returned).unwrap();
     // The library returns no list of changes.
     let Some(library) = library(&at("silent.so"), &returned, &OF_COMPOSITE) else { return };
     let fusion = format!("plugin:{}", path(&library));
     for (output, writes) in [("y", "writes \"y\""), ("", "writes tensor 1")] {
         composite(output).save(&file).unwrap();
+        between(BuiltinOp::ABS.into(), "x", output).save(&returned).unwrap();
         let ran = delegraph(&["fuse", path(&file), "-o", path(&out), "--fusion", &fusion]).expect(0, "");
         let text = format!("composite \"acme.f\" ({writes}) is left: its body does not give");
         assert!(ran.stdout.contains(&text), "{}", ran.stdout);
     }
+}
+
+#[test]
+fn a_library_does_not_change_the_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (file, returned, out) = (at("model.tflite"), at("returned.tflite"), at("out.tflite"));
+    for (name, definitions) in [("pattern.so", &[][..]), ("composite.so", &OF_COMPOSITE[..])] {
+        let Some(library) = library(&at(name), &returned, definitions) else { return };
+        let fusion = format!("plugin:{}", path(&library));
+        let fuse = || delegraph(&["fuse", path(&file), "-o", path(&out), "--fusion", &fusion]);
+        composite("y").save(&file).unwrap();
+        for (input, output, text) in [
+            ("other", "y", "it changed the interface of the model: input 0 is \"other\", was \"x\""),
+            ("x", "other", "it changed the interface of the model: output 0 is \"other\", was \"y\""),
+        ] {
+            between(BuiltinOp::NEG.into(), input, output).save(&returned).unwrap();
+            let stderr = fuse().expect(1, text).stderr;
+            assert!(stderr.contains(&format!("{}: fusion \"", path(&library))), "{stderr}");
+            assert!(stderr.contains("--skip NAME") && !out.exists(), "{stderr}");
+        }
+    }
+}
+
+/// `y = x + v` of a variable that begins with 0 and keeps `y`.
+fn counter() -> Model {
+    let handle = |graph: &mut SubgraphBuilder| {
+        let id = graph.tensor("handle", TensorType::Resource, []);
+        let params = VarHandleParams::default().container(String::new()).shared_name("v".into());
+        graph.node(BuiltinOp::VAR_HANDLE, params).writes([id]);
+        id
+    };
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let once = CallOnceParams::default().init_subgraph_index(1);
+    graph.node(BuiltinOp::CALL_ONCE, once).writes([]);
+    let v = handle(&mut graph);
+    let value = graph.tensor("value", TensorType::Float32, [4]);
+    graph.node(BuiltinOp::READ_VARIABLE, Params::None).inputs([v]).writes([value]);
+    let y = graph.tensor("y", TensorType::Float32, [4]);
+    graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, value]).writes([y]);
+    graph.node(BuiltinOp::ASSIGN_VARIABLE, Params::None).inputs([v, y]).writes([]);
+    graph.outputs([y]);
+    let mut init = SubgraphBuilder::new("init");
+    let v = handle(&mut init);
+    let zeros = init.constant("zeros", [4], &[0f32; 4]);
+    init.node(BuiltinOp::ASSIGN_VARIABLE, Params::None).inputs([v, zeros]).writes([]);
+    ModelBuilder::new().subgraph(graph).subgraph(init).build().unwrap()
+}
+
+#[test]
+fn a_library_adds_state_only_where_that_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (file, returned, out) = (at("model.tflite"), at("returned.tflite"), at("out.tflite"));
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [4]);
+    let zeros = graph.constant("zeros", [4], &[0f32; 4]);
+    let y = graph.tensor("y", TensorType::Float32, [4]);
+    graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, zeros]).writes([y]);
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    counter().save(&returned).unwrap();
+    let Some(library) = library(&at("counts.so"), &returned, &[]) else { return };
+    let fusion = format!("plugin:{}", path(&library));
+    let arguments = ["fuse", path(&file), "-o", path(&out), "--fusion", &fusion];
+    let text = format!("{}: fusion \"faulty\": it added resource variable \"v\"", path(&library));
+    let stderr = delegraph(&arguments).expect(1, &text).stderr;
+    assert!(stderr.contains("`stateful`") && stderr.contains("--skip NAME") && !out.exists(), "{stderr}");
+    delegraph(&[&arguments[..], &["--stateful"]].concat()).expect(0, "");
+    // State of the model itself may stay.
+    counter().save(&file).unwrap();
+    delegraph(&arguments).expect(0, "");
+}
+
+#[test]
+fn a_composite_of_an_op_without_a_kernel_is_written_without_comparing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (file, returned, out) = (at("model.tflite"), at("returned.tflite"), at("out.tflite"));
+    composite("y").save(&file).unwrap();
+    model(Op::custom("Unknown")).save(&returned).unwrap();
+    let Some(library) = library(&at("custom.so"), &returned, &OF_COMPOSITE) else { return };
+    let fusion = format!("plugin:{}", path(&library));
+    let arguments = ["fuse", path(&file), "-o", path(&out), "--fusion", &fusion];
+    let text = "fusion \"acme.f\": it failed: the rewritten model cannot be run: 1 op has no kernel";
+    let stderr = delegraph(&arguments).expect(1, text).stderr;
+    assert!(stderr.contains("`--ops plugin:PATH` adds the kernels") && !out.exists(), "{stderr}");
+    let unseen = [&arguments[..], &["--samples", "0"]].concat();
+    delegraph(&unseen).expect(0, "");
+    assert!(out.exists());
+    // What can be run is still compared: the body negates.
+    model(BuiltinOp::ABS.into()).save(&returned).unwrap();
+    let ran = delegraph(&unseen).expect(0, "");
+    assert!(ran.stdout.contains("composite \"acme.f\" (writes \"y\") is left"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_state_that_is_not_a_variable_is_a_defect_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("model.tflite"), folder.path().join("out.tflite"));
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1, 2]);
+    let state = graph.input("state", TensorType::Float32, [1, 2]);
+    let features = graph.constant("features", [2, 2], &[1f32, 2.0, 3.0, 4.0]);
+    let steps = graph.constant("steps", [2, 1], &[1f32, 1.0]);
+    let y = graph.tensor("y", TensorType::Float32, [1, 2]);
+    let inputs = [Some(x), Some(features), Some(steps), None, Some(state)];
+    graph.node(BuiltinOp::SVDF, SvdfParams::default().rank(1)).optional_inputs(inputs).writes([y]);
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().save(&file).unwrap();
+    let arguments = ["fuse", path(&file), "-o", path(&out)];
+    let text = format!(
+        "{}: node 0 (SVDF v1, writes \"y\"): invalid node: input 4 (\"state\") must be a variable tensor",
+        path(&file)
+    );
+    for more in [&[] as &[&str], &["--stateful"]] {
+        delegraph(&[&arguments[..], more].concat()).expect(4, &text);
+        assert!(!out.exists());
+    }
+    delegraph(&["run", path(&file)]).expect(4, "must be a variable tensor");
+    delegraph(&[&arguments[..], &["--samples", "0"]].concat()).expect(0, "");
 }
 
 #[test]

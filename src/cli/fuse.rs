@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use delegraph::core::error::ErrorKind;
 use delegraph::core::writer::{Restamped, RestampedOp};
 use delegraph::core::{OpResolver, printable};
-use delegraph::fusion::{
-    Change, Difference, FusionReport, ModelPair, Pipeline, Unchanged, compare_with_limits,
-};
+use delegraph::fusion::{Change, Comparison, Difference, FusionReport, ModelPair, Pipeline, Unchanged};
 use delegraph::{Error, Model, TensorType};
 use serde::Serialize;
 
@@ -241,6 +240,9 @@ fn pipeline(arguments: &Arguments) -> Result<Pipeline, Failure> {
     if arguments.stateful {
         pipeline = pipeline.stateful();
     }
+    if arguments.samples == 0 {
+        pipeline = pipeline.allow_unresolved();
+    }
     let names = pipeline.names();
     for name in &arguments.skip {
         if !names.contains(name) {
@@ -289,8 +291,26 @@ fn names_pass(error: &Error) -> bool {
     }
 }
 
+/// Whether a fusion created an op without a kernel, so that its result cannot be compared.
+fn lacks_kernel(error: &Error) -> bool {
+    match error {
+        Error::State(text) => {
+            text.contains("the rewritten model cannot be run: ") && text.contains(" no kernel")
+        }
+        Error::AtNode { source, .. } => lacks_kernel(source),
+        _ => false,
+    }
+}
+
+/// Advice on a rewritten model that cannot be run.
+const NOT_RUN: &str = "nothing was written; `--ops plugin:PATH` adds the kernels of custom ops that a fusion creates, \
+                       `--skip NAME` disables a fusion, `--samples 0` writes without comparing";
+
 /// Returns the failure of rewriting the model. The option `--skip` helps if a pass or a fusion is the cause.
 fn not_rewritten(error: Error) -> Failure {
+    if lacks_kernel(&error) {
+        return Failure::from(error).with_help(NOT_RUN);
+    }
     let of_pass = names_pass(&error);
     let out_of_memory = is_out_of_memory(&error);
     let failure = Failure::from(error);
@@ -334,8 +354,8 @@ fn quantizes_on_the_fly(model: &Model) -> bool {
 }
 
 /// Returns the differences of the outputs, or the reason why the original cannot be run. Exceeding a limit on time or
-/// memory is a failure, because the models may differ; so is a rewritten model that cannot be run. `authors` ends its
-/// message.
+/// memory is a failure, because the models may differ; so is a rewritten model that cannot be run, and an original that is
+/// found to be invalid before it runs. `authors` ends the message about the rewritten model.
 fn differences(
     original: Model,
     model: &Model,
@@ -345,7 +365,12 @@ fn differences(
 ) -> Result<Result<Vec<Difference>, String>, Failure> {
     let (original, model) = (Arc::new(original), Arc::new(model.clone()));
     let models = ModelPair { original: &original, fused: &model };
-    match compare_with_limits(models, resolver, samples, budgets::limits()) {
+    let comparison = match Comparison::new(models, resolver, budgets::limits()) {
+        // Random inputs are not the cause.
+        Err(error) if error.kind() == ErrorKind::Invalid => return Err(error.into()),
+        comparison => comparison,
+    };
+    match comparison.and_then(|comparison| comparison.run(samples)) {
         Ok(differences) => Ok(Ok(differences)),
         Err(error) if is_limit(&error) => {
             let help = "nothing was written, as the models could not be compared within the limit; `--samples 0` writes \
@@ -354,9 +379,7 @@ fn differences(
         }
         // The original was prepared before, and was run on the same inputs.
         Err(error @ Error::State(_)) => {
-            let help = "nothing was written; `--ops plugin:PATH` adds the kernels of custom ops that a fusion creates, \
-                        `--skip NAME` disables a fusion, `--samples 0` writes without comparing";
-            Err(Failure::new(Exit::Failed, format!("{error}{authors}")).with_help(help))
+            Err(Failure::new(Exit::Failed, format!("{error}{authors}")).with_help(NOT_RUN))
         }
         Err(error) => Ok(Err(error.to_string())),
     }
@@ -515,6 +538,16 @@ mod tests {
         check(Error::InvalidNode("composite \"acme.f\" version 1: argument 0 (x) is missing".into()), true);
         check(Error::InvalidNode("k.so: operands are wrong".into()), false);
         check(Error::State("k.so: it panicked: a reason".into()), false);
+    }
+
+    #[test]
+    fn a_fusion_into_an_op_without_a_kernel_names_the_option_for_kernels() {
+        let text = "a.so: fusion \"acme.f\": it failed: the rewritten model cannot be run: 1 op has no kernel: custom op";
+        let failure = not_rewritten(Error::State(text.into()));
+        let (_, _, help) = failure.parts();
+        assert!(
+            help.is_some_and(|help| help.contains("`--ops plugin:PATH`") && help.contains("--samples 0"))
+        );
     }
 
     #[test]

@@ -241,6 +241,18 @@ impl Resources {
         self.initialized.insert(subgraph)
     }
 
+    /// Drops the value of the variable that `container` and `name` identify.
+    pub fn reset_variable(&mut self, container: &str, name: &str) {
+        if let Some(handle) = self.handles.get(&(container.to_owned(), name.to_owned())) {
+            self.variables.remove(handle);
+        }
+    }
+
+    /// Clears the record of [`Resources::mark_initialized`] for the initialization subgraph `subgraph`.
+    pub fn unmark_initialized(&mut self, subgraph: usize) {
+        self.initialized.remove(&subgraph);
+    }
+
     /// Drops all values, and clears the record of initialization.
     pub fn reset(&mut self) {
         self.variables.clear();

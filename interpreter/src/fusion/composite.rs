@@ -9,7 +9,7 @@ use delegraph_core::types::rounded;
 use delegraph_core::{Composite, OpResolver, Shape};
 
 use super::known::Known;
-use super::proof::{ModelPair, cause, compare_with_limits};
+use super::proof::{ModelPair, cause, compare_with_limits, is_resolved};
 use super::rewriter::Rewriter;
 use super::store::Store;
 use crate::runtime::ResourceLimits;
@@ -181,6 +181,11 @@ pub(super) fn invalid(who: &str, error: Error) -> Error {
     Error::State(format!("{who} made a model that cannot be prepared: {}", cause(error)))
 }
 
+/// Returns the error of a pass or a fusion that changed inputs, outputs or signatures: `who` names it, `what` the change.
+pub(super) fn other_interface(who: &str, what: &str) -> Error {
+    Error::State(format!("{who} changed the interface of the model: {what}"))
+}
+
 /// Names a pass or a fusion in errors.
 pub(super) fn pass(name: &str) -> String {
     format!("the pass \"{name}\"")
@@ -194,6 +199,20 @@ pub(super) fn failed(who: &str, error: Error) -> Error {
     Error::State(format!("{who} failed: {}", error.chain()))
 }
 
+/// Whether rewritten models may have ops without a kernel, which are not compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unresolved {
+    Allowed,
+    Error,
+}
+
+impl Unresolved {
+    /// Returns whether the model is accepted without being run.
+    pub(super) fn excuses(self, model: &Model, resolver: &dyn OpResolver) -> bool {
+        self == Unresolved::Allowed && !is_resolved(model, resolver)
+    }
+}
+
 /// Rewrites the composite in a separate model, and compares the results with those of the body. `blame` makes errors of
 /// the rewriting those of the fusion.
 pub(super) fn try_apart(
@@ -201,7 +220,7 @@ pub(super) fn try_apart(
     call: &Call,
     graph: &Rewriter<'_>,
     resolver: &Arc<dyn OpResolver>,
-    limits: &ResourceLimits,
+    (limits, unresolved): (&ResourceLimits, Unresolved),
     blame: &dyn Fn(Error) -> Error,
 ) -> Result<Outcome> {
     let Some(original) = apart(call, graph)? else { return Ok(Outcome::Fused) };
@@ -224,6 +243,9 @@ pub(super) fn try_apart(
     let invalid = |e: Error| invalid(&pass(&call.name), e);
     let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs).map_err(invalid)?);
     Known::of(&fused, resolver, false, limits).map_err(invalid)?;
+    if unresolved.excuses(&fused, &**resolver) {
+        return Ok(Outcome::Fused);
+    }
     let models = ModelPair { original: &original, fused: &fused };
     let differences = compare_with_limits(models, resolver, 2, limits.clone());
     // Other errors are those of the body.

@@ -5,13 +5,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use delegraph_core::error::{Error, Location, Result};
+use delegraph_core::error::{Error, ErrorKind, Location, Result};
 use delegraph_core::graph::{Model, ModelBytes};
 use delegraph_core::types::rounded;
 use delegraph_core::{Composite, Node, NodeId, OpResolver, TensorId};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary, FusionResult, LibraryFusion};
 
-use super::composite::{failed, invalid};
+use super::composite::{Unresolved, failed, invalid, other_interface};
+use super::interface;
 use super::proof::{ModelPair, Shared, compare_with_limits};
 use super::report::{Change, Unchanged};
 use crate::runtime::{Interpreter, ResourceLimits};
@@ -67,13 +68,14 @@ impl LibraryPass {
     /// not compute the operation of its name.
     ///
     /// # Errors
-    /// [`Error::State`] if the library fails or returns an invalid model, with its path and the name of the fusion;
-    /// [`Error::InvalidNode`] at the node if a composite violates its signature.
+    /// [`Error::State`] if the library fails or returns an invalid model, or one with other inputs, outputs or signatures,
+    /// with its path and the name of the fusion; [`Error::InvalidNode`] at the node if a composite violates its signature.
     pub(super) fn run(
         &self,
         model: &Arc<Model>,
         resolver: &Arc<dyn OpResolver>,
         limits: &ResourceLimits,
+        unresolved: Unresolved,
     ) -> Result<Rewritten> {
         let name = &self.fusion.name;
         let given = model.to_bytes()?;
@@ -99,8 +101,11 @@ impl LibraryPass {
             None => Model::from_bytes(bytes),
         };
         let fused = fused.map_err(invalid)?;
-        check_ends(model, &fused).map_err(|what| invalid(Error::State(what)))?;
+        if let Some(what) = interface::difference(model, &fused) {
+            return Err(other_interface(&self.who(), &what));
+        }
         if self.fusion.kind == FusionKind::Composite
+            && !unresolved.excuses(&fused, &**resolver)
             && let Some(reason) = self.difference(model, &fused, resolver, limits)?
         {
             // A library may return no list of changes.
@@ -189,8 +194,12 @@ impl LibraryPass {
             return Ok(None);
         }
         let models = ModelPair { original: model, fused: &Arc::new(fused.clone()) };
-        let differences = compare_with_limits(models, resolver, 2, limits.clone());
-        let differences = differences.map_err(|error| failed(&self.who(), error))?;
+        let differences = match compare_with_limits(models, resolver, 2, limits.clone()) {
+            Ok(differences) => differences,
+            // Errors of the rewritten model are of another kind.
+            Err(error) if error.kind() == ErrorKind::Invalid => return Ok(None),
+            Err(error) => return Err(failed(&self.who(), error)),
+        };
         let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
         Ok(worst.map(|d| {
             format!(
@@ -201,31 +210,4 @@ impl LibraryPass {
             )
         }))
     }
-}
-
-/// Checks that inputs, outputs and signatures are unchanged.
-fn check_ends(before: &Model, after: &Model) -> Result<(), String> {
-    let ends = |model: &Model| {
-        let graph = model.subgraphs().first().cloned().unwrap_or_default();
-        let types = |ids: &[delegraph_core::TensorId]| {
-            let each = ids.iter().filter_map(|id| graph.tensors().get(id.0));
-            each.map(|t| (t.ty(), t.shape().clone(), t.quantization().cloned())).collect::<Vec<_>>()
-        };
-        (types(graph.inputs()), types(graph.outputs()))
-    };
-    let names = |model: &Model| {
-        let names = |list: &[(String, delegraph_core::TensorId)]| -> Vec<String> {
-            list.iter().map(|(name, _)| name.clone()).collect()
-        };
-        let signature =
-            |s: &delegraph_core::Signature| (s.key().to_owned(), names(s.inputs()), names(s.outputs()));
-        model.signatures().iter().map(signature).collect::<Vec<_>>()
-    };
-    if ends(before) != ends(after) {
-        return Err("the inputs or outputs of the model have other types or shapes".into());
-    }
-    if names(before) != names(after) {
-        return Err("the signatures of the model are others".into());
-    }
-    Ok(())
 }

@@ -37,6 +37,7 @@ mod composite;
 pub mod composites;
 mod export;
 mod fold;
+mod interface;
 mod known;
 mod library;
 mod pattern;
@@ -45,6 +46,7 @@ mod pipeline;
 mod proof;
 mod report;
 mod rewriter;
+mod state;
 mod store;
 mod variables;
 
@@ -52,7 +54,7 @@ pub use composite::{Call, CompositeFusion, Outcome};
 pub use export::Fusions;
 pub use pattern::PatternFusion;
 pub use pipeline::{Fused, Pipeline};
-pub use proof::{Difference, ModelPair, compare, compare_with_limits};
+pub use proof::{Comparison, Difference, ModelPair, compare, compare_with_limits};
 pub use report::{Change, FusionReport, Size, Unchanged};
 pub use rewriter::{Redirect, Rewriter};
 

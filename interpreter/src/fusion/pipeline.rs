@@ -10,15 +10,18 @@ use delegraph_core::graph::{Model, Subgraph};
 use delegraph_core::{Composite, OpResolver};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary};
 
-use super::composite::{Call, CompositeFusion, Outcome, failed, invalid, pass, try_apart};
+use super::composite::{
+    Call, CompositeFusion, Outcome, Unresolved, failed, invalid, other_interface, pass, try_apart,
+};
 use super::known::Known;
 use super::library::{LibraryPass, Rewritten};
 use super::pattern::PatternFusion;
 use super::proof::cause;
 use super::report::{Change, FusionReport, Size, Unchanged};
 use super::rewriter::Rewriter;
+use super::state::Added;
 use super::store::Store;
-use super::{calls, clean::clean, composites, fold, patterns, report, variables};
+use super::{calls, clean::clean, composites, fold, interface, patterns, report, variables};
 use crate::BuiltinOpResolver;
 use crate::runtime::{Bounds, Inlined, Inliner, Place, ResourceLimits};
 
@@ -38,6 +41,7 @@ pub struct Pipeline {
     keep_composites: bool,
     stateful: bool,
     hybrid: bool,
+    unresolved: Unresolved,
     limits: ResourceLimits,
 }
 
@@ -89,6 +93,7 @@ impl Pipeline {
             keep_composites: false,
             stateful: false,
             hybrid: false,
+            unresolved: Unresolved::Error,
             limits: ResourceLimits::default(),
         }
     }
@@ -163,7 +168,9 @@ impl Pipeline {
     /// Adds fused recurrent ops to the graph itself. Their state then persists between invocations until it is reset,
     /// as in files of TensorFlow's converter. Otherwise such an op is the body of its composite, whose state is reset
     /// in every call, like that of the ops that it replaces. So it stays where its subgraph can run more than once per
-    /// invocation, as in a loop.
+    /// invocation, as in a loop. Composites of the model with a body of their own stay as well.
+    ///
+    /// Without this option, a pass or a fusion that adds state which lasts between invocations is an error.
     #[must_use]
     pub fn stateful(mut self) -> Self {
         self.stateful = true;
@@ -177,6 +184,14 @@ impl Pipeline {
         if !std::mem::replace(&mut self.hybrid, true) {
             self.composites.extend(composites::recurrent(true));
         }
+        self
+    }
+
+    /// Accepts composites that are rewritten into ops without a kernel, which cannot be run and so are not compared with
+    /// their bodies. Otherwise such a rewriting is an error.
+    #[must_use]
+    pub fn allow_unresolved(mut self) -> Self {
+        self.unresolved = Unresolved::Allowed;
         self
     }
 
@@ -208,7 +223,8 @@ impl Pipeline {
     ///
     /// # Errors
     /// If operands or attributes of a composite do not match its name; the errors of preparing the model;
-    /// [`Error::State`] if an extension fails or produces an invalid model, with its name.
+    /// [`Error::State`] if an extension fails or produces an invalid model, with its name, or if a pass changes inputs,
+    /// outputs or signatures, or adds lasting state without [`Pipeline::stateful`].
     pub fn run(&self, model: &Model) -> Result<Fused> {
         let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
         self.run_keeping(&Arc::new(model.clone()), &resolver, &|_| false)
@@ -226,8 +242,8 @@ impl Pipeline {
     ) -> Result<Fused> {
         let report = FusionReport { before: Size::of(model), ..Default::default() };
         let known = Known::of(model, resolver, false, &self.limits)?;
-        let model = model.clone();
-        let mut run = Run { pipeline: self, proof: Proof::Apart, resolver, model, known, report };
+        let (model, own) = (model.clone(), composite_names(model));
+        let mut run = Run { pipeline: self, proof: Proof::Apart, resolver, model, own, known, report };
         if self.runs("composites") {
             run.composite_passes(keep)?;
             run.composites(keep)?;
@@ -261,9 +277,9 @@ impl Pipeline {
         let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
         let model = Arc::new(model);
         let known = Known::of(&model, &resolver, false, &self.limits)?;
-        let report = FusionReport::default();
+        let (report, own) = Default::default();
         let proof = Proof::ByApplication;
-        let mut run = Run { pipeline: self, proof, resolver: &resolver, model, known, report };
+        let mut run = Run { pipeline: self, proof, resolver: &resolver, model, own, known, report };
         run.composites(&|_| false)?;
         run.patterns()?;
         let Run { model, report, .. } = run;
@@ -288,8 +304,16 @@ struct Run<'p> {
     proof: Proof,
     resolver: &'p Arc<dyn OpResolver>,
     model: Arc<Model>,
+    /// The names of the composites of the original model.
+    own: BTreeSet<String>,
     known: Known,
     report: FusionReport,
+}
+
+/// Returns the names of the composites of a model.
+fn composite_names(model: &Model) -> BTreeSet<String> {
+    let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+    nodes.filter_map(|node| Some(Composite::of(model, node)?.name.to_owned())).collect()
 }
 
 impl Run<'_> {
@@ -312,12 +336,22 @@ impl Run<'_> {
         self.verify(&self.who(pass), draft.verify())
     }
 
+    /// Continues with `model`, which `who` made, if it is valid.
     fn verify(&mut self, who: &str, model: Result<Model>) -> Result<()> {
         let checked = model.and_then(|model| {
             let model = Arc::new(model);
             Ok((Known::of(&model, self.resolver, false, &self.pipeline.limits)?, model))
         });
         let (known, model) = checked.map_err(|e| invalid(who, e))?;
+        if let Some(what) = interface::difference(&self.model, &model) {
+            return Err(other_interface(who, &what));
+        }
+        // A library does not know whether the application allows state.
+        let checks_state = self.proof == Proof::Apart && !self.pipeline.stateful;
+        if let Some(state) = Added::between(&self.model, &model).first().filter(|_| checks_state) {
+            let text = "only a pipeline with `stateful` may add state that lasts between invocations";
+            return Err(Error::State(format!("{who} added {state}: {text}")));
+        }
         (self.model, self.known) = (model, known);
         Ok(())
     }
@@ -346,7 +380,7 @@ impl Run<'_> {
                         e if e.kind() == ErrorKind::Invalid => at(e),
                         e => at(blame(e)),
                     })?;
-                    let limits = &self.pipeline.limits;
+                    let limits = (&self.pipeline.limits, self.pipeline.unresolved);
                     let tried = match self.proof {
                         Proof::Apart => {
                             try_apart(&**fusion, &call, &graph, self.resolver, limits, &blame).map_err(at)?
@@ -402,10 +436,13 @@ impl Run<'_> {
 
     fn inline(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool) -> Result<()> {
         let model = self.model.clone();
-        // A stateful body of one op is the result of a recurrent fusion: its state is reset in every call.
+        // A stateful body of one op that a recurrent fusion made: its state is reset in every call. In a composite of the
+        // model itself, that is the meaning of the model.
+        let made = self.made_composites();
         let fused = |c: &Composite<'_>| {
             let body = c.body.and_then(|body| model.subgraphs().get(body));
-            body.is_some_and(|g| g.nodes().len() == 1 && g.tensors().iter().any(|t| t.is_variable()))
+            made.contains(c.name)
+                && body.is_some_and(|g| g.nodes().len() == 1 && g.tensors().iter().any(|t| t.is_variable()))
         };
         let (stateful, keeps) = (self.pipeline.stateful, self.pipeline.keep_composites);
         let plain = |c: &Composite<'_>, _| !keeps && !keep(c) && self.pipeline.runs(c.name) && !fused(c);
@@ -431,6 +468,17 @@ impl Run<'_> {
         self.verify(&self.who("inline"), clean(&model, inlined.into_draft().subgraphs).verify())?;
         self.note("inline", names, vec!["their bodies".into()]);
         Ok(())
+    }
+
+    /// Returns the names of composites that fusions made, in this run or, by their names, in an earlier one.
+    fn made_composites(&self) -> BTreeSet<String> {
+        let is_fusion = |name: &str| {
+            self.pipeline.composites.iter().any(|fusion| fusion.name() == name)
+                || self.pipeline.composite_passes.iter().any(|pass| pass.fusion.name == name)
+        };
+        let mut names = composite_names(&self.model);
+        names.retain(|name| !self.own.contains(name) || composites::is_fused(name, &is_fusion));
+        names
     }
 
     fn fold(&mut self) -> Result<()> {
@@ -528,7 +576,7 @@ impl Run<'_> {
             return Ok(false);
         }
         let Rewritten { model, changes, unchanged } =
-            pass.run(&self.model, self.resolver, &self.pipeline.limits)?;
+            pass.run(&self.model, self.resolver, &self.pipeline.limits, self.pipeline.unresolved)?;
         // Further rounds would find the same.
         let known = &self.report.unchanged;
         let new: Vec<Unchanged> = unchanged.into_iter().filter(|kept| !known.contains(kept)).collect();

@@ -1,13 +1,13 @@
 //! Comparison of two models, which run on the same random inputs.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
 use delegraph_core::kernel::RuntimeTensor;
-use delegraph_core::{Model, OpResolver, Params, TensorType};
+use delegraph_core::{Model, OpResolver, TensorType};
 
+use super::state::{Reset, check_operands, invocations};
 use crate::random::Random;
 use crate::runtime::{Interpreter, ResourceLimits};
 
@@ -45,13 +45,13 @@ pub struct ModelPair<'m> {
     pub fused: &'m Arc<Model>,
 }
 
-/// Runs both models on `samples` random inputs. Each sample begins with the state of a new interpreter. Unless the
-/// fused model has persistent state that the original lacks, a sample has two invocations, so that the state between
-/// them is compared. Returns the greatest difference per output.
+/// Runs both models on `samples` random inputs. Each sample begins with the state of a new interpreter. If either model
+/// has lasting state, a sample has 16 invocations, or one more than the largest memory of an SVDF, at most 256, so that
+/// the state between them is compared; otherwise 1. State that only the fused model has is reset before each invocation:
+/// in the original, it begins with its initial value in every call. Returns the greatest difference per output.
 ///
 /// # Errors
-/// If the original does not run; [`Error::State`] if the fused model does not run, or inputs and outputs of the two
-/// differ.
+/// As [`Comparison::new`] and [`Comparison::run`].
 pub fn compare(
     models: ModelPair<'_>,
     resolver: &Arc<dyn OpResolver>,
@@ -65,62 +65,107 @@ pub fn compare(
 /// # Errors
 /// As [`compare`]; [`Error::LimitExceeded`].
 pub fn compare_with_limits(
-    ModelPair { original, fused }: ModelPair<'_>,
+    models: ModelPair<'_>,
     resolver: &Arc<dyn OpResolver>,
     samples: usize,
-    mut limits: ResourceLimits,
+    limits: ResourceLimits,
 ) -> Result<Vec<Difference>> {
-    // Each has its own interpreter.
-    limits.memory /= 2;
-    let build = |model: &Arc<Model>| {
-        Interpreter::builder_with_resolver(model.clone(), Shared(resolver.clone()))
-            .limits(limits.clone())
-            .build()
-    };
-    let (mut a, mut b) = (build(original)?, build(fused).map_err(of_fused)?);
-    let before = lasting_state(original);
-    let new = lasting_state(fused).iter().any(|(state, count)| before.get(state).is_none_or(|b| b < count));
-    let invocations = if before.is_empty() || new { 1 } else { 2 };
-    if (a.input_count(), a.output_count()) != (b.input_count(), b.output_count()) {
-        return Err(Error::State("the models do not have the same inputs and outputs".into()));
+    Comparison::new(models, resolver, limits)?.run(samples)
+}
+
+/// Two models that are prepared for a comparison. As [`compare`], in two steps, which tell errors of preparing from those
+/// of running.
+#[derive(Debug)]
+pub struct Comparison {
+    original: Interpreter,
+    fused: Interpreter,
+    /// The invocations of a sample.
+    invocations: usize,
+    /// State that only the fused model has.
+    added: Reset,
+}
+
+impl Comparison {
+    /// Prepares both models, which together stay within `limits`.
+    ///
+    /// # Errors
+    /// If the original cannot be prepared, or a state of a recurrent op in it is not a variable; [`Error::State`] if the
+    /// fused model cannot be prepared, or inputs and outputs of the two differ; [`Error::LimitExceeded`].
+    pub fn new(
+        ModelPair { original, fused }: ModelPair<'_>,
+        resolver: &Arc<dyn OpResolver>,
+        mut limits: ResourceLimits,
+    ) -> Result<Self> {
+        // Each has its own interpreter.
+        limits.memory /= 2;
+        let build = |model: &Arc<Model>| {
+            Interpreter::builder_with_resolver(model.clone(), Shared(resolver.clone()))
+                .limits(limits.clone())
+                .build()
+        };
+        let a = build(original)?;
+        // Inlining may turn an input of a body into a variable.
+        check_operands(a.model(), &**resolver)?;
+        let b = build(fused).map_err(of_fused)?;
+        if (a.input_count(), a.output_count()) != (b.input_count(), b.output_count()) {
+            return Err(Error::State("the models do not have the same inputs and outputs".into()));
+        }
+        let invocations = invocations([&**original, &**fused]);
+        Ok(Comparison { original: a, fused: b, invocations, added: Reset::of_added(original, fused) })
     }
-    let mut differences: Vec<Difference> = Vec::new();
-    for sample in 0..samples.saturating_mul(invocations) {
-        if sample % invocations == 0 {
-            a.reset_variables()?;
-            b.reset_variables()?;
-        }
-        for i in 0..a.input_count() {
-            let ty = a.input_tensor(i)?.ty;
-            let bytes = match ty {
-                TensorType::String => a.input_tensor(i)?.bytes().to_vec(),
-                _ => {
-                    let bytes = a.input_bytes_mut(i)?;
-                    let stream = (i as u64).wrapping_mul(1_000_003).wrapping_add(sample as u64);
-                    fill(ty, bytes, &mut Random::new(sample as u64, stream));
-                    bytes.to_vec()
-                }
-            };
-            if b.input_tensor(i)?.shape != a.input_tensor(i)?.shape {
-                let shape = a.input_tensor(i)?.shape.clone();
-                b.resize_input(i, &shape).map_err(of_fused)?;
+
+    /// Runs both models on `samples` random inputs. Returns the greatest difference per output.
+    ///
+    /// # Errors
+    /// If the original does not run; [`Error::State`] if the fused model does not run.
+    pub fn run(self, samples: usize) -> Result<Vec<Difference>> {
+        let Comparison { original: mut a, fused: mut b, invocations, added } = self;
+        let mut differences: Vec<Difference> = Vec::new();
+        for sample in 0..samples.saturating_mul(invocations) {
+            if sample % invocations == 0 {
+                a.reset_variables()?;
+                b.reset_variables()?;
+            } else {
+                b.reset_state(&added.variables, &added.resources, &added.initializers)?;
             }
-            b.set_input_bytes(i, &bytes).map_err(of_fused)?;
-        }
-        a.invoke()?;
-        b.invoke().map_err(of_fused)?;
-        for i in 0..a.output_count() {
-            let found = difference(a.output_tensor(i)?, b.output_tensor(i)?);
-            match differences.get_mut(i) {
-                Some(known) => {
-                    known.allowed = known.allowed.max(found.allowed);
-                    known.greatest = known.greatest.max(found.greatest);
+            fill_inputs(&mut a, &mut b, sample)?;
+            a.invoke()?;
+            b.invoke().map_err(of_fused)?;
+            for i in 0..a.output_count() {
+                let found = difference(a.output_tensor(i)?, b.output_tensor(i)?);
+                match differences.get_mut(i) {
+                    Some(known) => {
+                        known.allowed = known.allowed.max(found.allowed);
+                        known.greatest = known.greatest.max(found.greatest);
+                    }
+                    None => differences.push(found),
                 }
-                None => differences.push(found),
             }
         }
+        Ok(differences)
     }
-    Ok(differences)
+}
+
+/// Fills the inputs of `a` with random values, which depend on `sample`, and copies them to `b`.
+fn fill_inputs(a: &mut Interpreter, b: &mut Interpreter, sample: usize) -> Result<()> {
+    for i in 0..a.input_count() {
+        let ty = a.input_tensor(i)?.ty;
+        let bytes = match ty {
+            TensorType::String => a.input_tensor(i)?.bytes().to_vec(),
+            _ => {
+                let bytes = a.input_bytes_mut(i)?;
+                let stream = (i as u64).wrapping_mul(1_000_003).wrapping_add(sample as u64);
+                fill(ty, bytes, &mut Random::new(sample as u64, stream));
+                bytes.to_vec()
+            }
+        };
+        if b.input_tensor(i)?.shape != a.input_tensor(i)?.shape {
+            let shape = a.input_tensor(i)?.shape.clone();
+            b.resize_input(i, &shape).map_err(of_fused)?;
+        }
+        b.set_input_bytes(i, &bytes).map_err(of_fused)?;
+    }
+    Ok(())
 }
 
 /// Returns the error of a fused model: the cause is the fusion, not the file.
@@ -129,6 +174,12 @@ fn of_fused(error: Error) -> Error {
         return error;
     }
     Error::State(format!("the rewritten model cannot be run: {}", cause(error)))
+}
+
+/// Returns whether every node has a kernel.
+pub(super) fn is_resolved(model: &Model, resolver: &dyn OpResolver) -> bool {
+    let mut nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
+    nodes.all(|node| resolver.find(node.op(), node.version()).is_some())
 }
 
 /// Returns the error of a rewritten model in one line, also a list of ops, for a longer sentence. The path is removed,
@@ -149,31 +200,6 @@ pub(super) fn cause(mut error: Error) -> String {
         break;
     }
     error.chain().lines().map(str::trim).collect::<Vec<_>>().join(" ")
-}
-
-/// State that keeps its value between invocations.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum State<'m> {
-    /// The name of a variable of the first subgraph. Variables of other subgraphs are reset in every call.
-    Variable(&'m str),
-    /// The container and the name of a resource variable.
-    Resource(&'m str, &'m str),
-}
-
-/// Returns the state that lasts between invocations: how many variables have a name, and 1 for each resource variable.
-fn lasting_state(model: &Model) -> BTreeMap<State<'_>, usize> {
-    let mut states = BTreeMap::new();
-    let first = model.subgraphs().first().map_or(&[][..], |g| g.tensors());
-    for variable in first.iter().filter(|t| t.is_variable()) {
-        *states.entry(State::Variable(variable.name())).or_default() += 1;
-    }
-    // Inlining copies the nodes of a function, whose copies refer to the same variable.
-    for node in model.subgraphs().iter().flat_map(|g| g.nodes()) {
-        if let Params::VarHandle(handle) = node.params() {
-            states.insert(State::Resource(&handle.container, &handle.shared_name), 1);
-        }
-    }
-    states
 }
 
 /// Fills the bytes of a tensor: floats uniform in [-1, 1), 8- and 16-bit integers over their range, wider integers from

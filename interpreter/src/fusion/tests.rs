@@ -21,6 +21,7 @@ use crate::BuiltinOpResolver;
 use crate::random::Random;
 
 mod normalization;
+mod state;
 
 fn numbers(count: usize) -> Vec<f32> {
     let mut generator = Random::new(7, 0);

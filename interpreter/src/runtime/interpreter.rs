@@ -454,6 +454,26 @@ impl Interpreter {
         self.engine.slots.iter_mut().try_for_each(|slot| slot.parts_mut().reset_variables())
     }
 
+    /// Resets only these variable tensors of subgraph 0 and these resource variables, by container and name. The
+    /// initialization subgraphs `initializers` run again.
+    ///
+    /// # Errors
+    /// As [`Interpreter::reset_variables`].
+    pub(crate) fn reset_state(
+        &mut self,
+        variables: &[TensorId],
+        resources: &[(String, String)],
+        initializers: &[usize],
+    ) -> Result<()> {
+        for (container, name) in resources {
+            self.engine.resources.reset_variable(container, name);
+        }
+        for &subgraph in initializers {
+            self.engine.resources.unmark_initialized(subgraph);
+        }
+        self.engine.slots.get_mut(0).map_or(Ok(()), |slot| slot.parts_mut().reset_some_variables(variables))
+    }
+
     /// Sets the variable tensors of a subgraph to zero (INT8 tensors to their zero point), as TFLite does when it
     /// allocates tensors. Resource variables keep their values. A subgraph that was never used has nothing to reset.
     ///

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use delegraph_core::error::ErrorKind;
 use delegraph_core::ops::binary::AddParams;
+use delegraph_core::ops::svdf::SvdfParams;
 use delegraph_core::{
-    BuiltinOp, Model, ModelBuilder, Node, NodeId, Op, OpResolver, Result, SubgraphBuilder, Tensor, TensorType,
+    BuiltinOp, Model, ModelBuilder, Node, NodeId, Op, OpResolver, Result, SubgraphBuilder, Tensor, TensorId,
+    TensorType,
 };
 use delegraph_interpreter::fusion::{
     Call, CompositeFusion, ModelPair, Outcome, PatternFusion, Pipeline, Rewriter, compare,
@@ -35,7 +37,7 @@ fn ops(model: &Model) -> Vec<String> {
 
 fn differences(a: &Model, b: &Model) -> f64 {
     let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
-    // Three invocations, each with new state.
+    // Three samples, each with new state.
     let models = ModelPair { original: &Arc::new(a.clone()), fused: &Arc::new(b.clone()) };
     let found = compare(models, &resolver, 3).unwrap();
     found.iter().map(|d| d.greatest).fold(0.0, f64::max)
@@ -110,6 +112,51 @@ fn state_in_a_loop_stays_in_its_composite() {
     }
     let kept = Pipeline::new().stateful().run(&model).unwrap().report.unchanged;
     assert!(kept.len() == 1 && kept[0].reason.contains("more than once per invocation"), "{kept:?}");
+}
+
+/// Adds an SVDF with a memory of three steps.
+fn svdf(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
+    let features = graph.constant("features", [2, 2], &[0.5f32, -1.0, 2.0, 0.25]);
+    let steps = graph.constant("steps", [2, 3], &[1f32, -0.5, 2.0, 0.75, 1.5, -1.0]);
+    let state = graph.variable("state", TensorType::Float32, [1, 6]);
+    let y = graph.tensor("y", TensorType::Float32, [1, 2]);
+    let inputs = [Some(x), Some(features), Some(steps), None, Some(state)];
+    graph.node(BuiltinOp::SVDF, SvdfParams::default().rank(1)).optional_inputs(inputs).writes([y]);
+    y
+}
+
+/// Its state is reset in every call, with a body of one op as with others.
+#[test]
+fn state_in_a_composite_of_the_model_stays_there() {
+    for calls in [1, 2] {
+        let mut body = SubgraphBuilder::new("body");
+        let x = body.input("x", TensorType::Float32, [1, 2]);
+        let y = svdf(&mut body, x);
+        body.outputs([y]);
+        let mut graph = SubgraphBuilder::new("main");
+        let mut y = graph.input("x", TensorType::Float32, [1, 2]);
+        for _ in 0..calls {
+            y = graph.composite("my.svdf", body.clone()).inputs([y]).output("");
+        }
+        graph.outputs([y]);
+        let model = ModelBuilder::new().subgraph(graph).build().unwrap();
+        for pipeline in [Pipeline::new(), Pipeline::new().stateful()] {
+            let fused = pipeline.run(&model).unwrap().model;
+            let composites = ops(&fused).iter().filter(|op| *op == "STABLEHLO_COMPOSITE").count();
+            assert_eq!(composites, calls, "{:?}", ops(&fused));
+            assert!(differences(&model, &fused) < 1e-6);
+        }
+    }
+}
+
+#[test]
+fn the_result_of_an_earlier_fusion_moves_to_the_graph() {
+    let model = layer(Framework::Keras, false).model();
+    let fused = Pipeline::new().run(&model).unwrap().model;
+    assert!(ops(&fused).contains(&"STABLEHLO_COMPOSITE".to_owned()));
+    let moved = Pipeline::new().stateful().run(&fused).unwrap().model;
+    assert!(!ops(&moved).contains(&"STABLEHLO_COMPOSITE".to_owned()), "{:?}", ops(&moved));
+    assert!(differences(&model, &moved) < 1e-5);
 }
 
 #[test]

@@ -100,6 +100,9 @@ struct Plan {
 /// The factor of the allowed difference if activations are quantized to 8 bits.
 pub(crate) const HYBRID: f64 = 300.0;
 
+/// The suffix of the composite that contains the fused op.
+pub(super) const FUSED: &str = ".fused";
+
 const NAMES: [&str; 4] = ["input", "forget", "cell", "output"];
 
 impl Lstm {
@@ -374,7 +377,7 @@ impl Lstm {
     ) -> Outcome {
         let Body { subgraph, outputs } = body;
         let params = StableHloCompositeParams::default()
-            .name(format!("{}.fused", self.name))
+            .name(format!("{}{FUSED}", self.name))
             .decomposition_subgraph_index(i32::try_from(graph.new_subgraph(subgraph)).unwrap_or(i32::MAX))
             .composite_attributes(call.bytes.clone())
             .version(1);

@@ -48,6 +48,13 @@ pub(super) fn recurrent(hybrid: bool) -> impl Iterator<Item = Arc<dyn CompositeF
     layers.into_iter().map(move |(name, layout)| Arc::new(Lstm::new(name, layout).with_hybrid(hybrid)) as _)
 }
 
+/// Returns whether a composite of this name is the result of a recurrent fusion, of this run or of an earlier one.
+/// `is_fusion` returns whether a name is that of a fusion.
+pub(super) fn is_fused(name: &str, is_fusion: &dyn Fn(&str) -> bool) -> bool {
+    let fused = name.strip_suffix(lstm::FUSED);
+    fused.is_some_and(|name| is_fusion(name) || recurrent(false).any(|fusion| fusion.name() == name))
+}
+
 /// Returns the fusions that produce custom ops of this project.
 pub(super) fn custom() -> Vec<Arc<dyn CompositeFusion>> {
     vec![

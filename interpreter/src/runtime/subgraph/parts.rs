@@ -223,6 +223,17 @@ impl Parts {
         self.tensors.iter_mut().filter(|t| t.placement() == Placement::Variable).try_for_each(reset)
     }
 
+    /// As [`Parts::reset_variables`], for these tensors. Tensors that are not variables are unchanged.
+    ///
+    /// # Errors
+    /// If a variable cannot be written.
+    pub(crate) fn reset_some_variables(&mut self, ids: &[TensorId]) -> Result<()> {
+        ids.iter().try_for_each(|id| match self.tensors.get_mut(id.0) {
+            Some(tensor) if tensor.placement() == Placement::Variable => reset(tensor),
+            _ => Ok(()),
+        })
+    }
+
     /// Drops pointers into the arena, before the arena itself is dropped.
     pub(crate) fn unbind(&mut self) {
         self.nodes.iter_mut().for_each(|node| node.scratch.unbind());
