@@ -388,3 +388,38 @@ fn composites_keep_the_reasons_of_delegates() {
     let text = delegraph(&["explain", path(&file), "--delegate", "wgpu"]).expect(0, "").stdout;
     assert!(text.contains("wgpu: composite \"my.root\" is not supported (UnsupportedComposite)"), "{text}");
 }
+
+#[test]
+fn subgraphs_of_other_signatures_are_explained() {
+    let graph = |name: &str, op: BuiltinOp| {
+        let mut graph = SubgraphBuilder::new(name);
+        let x = graph.input("x", Float32, [4]);
+        let y = graph.node(op, Params::None).inputs([x]).output("y");
+        graph.outputs([y]);
+        (graph, x, y)
+    };
+    let ((first, x, y), (second, a, b)) = (graph("first", BuiltinOp::NEG), graph("second", BuiltinOp::ABS));
+    let model = ModelBuilder::new()
+        .subgraph(first)
+        .subgraph(second)
+        .signature("p", 0, [("x", x)], [("y", y)])
+        .signature("q", 1, [("x", a)], [("y", b)])
+        .build()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("two.tflite");
+    model.save(&file).unwrap();
+    let found = delegraph(&["explain", path(&file), "--json"]).expect(0, "").json();
+    assert_eq!(found["nodes"][0]["op"], "NEG");
+    let other = &found["subgraphs"][0];
+    assert_eq!((&other["prepared"], &other["nodes"][0]["op"]), (&json!(true), &json!("ABS")), "{found}");
+    delegraph(&["graph", path(&file), "--subgraph", "1"]).expect(0, "");
+    // The line of `run` points to a reason that `explain` has.
+    let options = ["--signature", "q", "--delegate", "wgpu", "--exclude-op", "ABS"];
+    let ran = delegraph(&[&["run", path(&file)], &options[..]].concat());
+    if ran.code != 3 {
+        assert!(ran.stdout.contains("wgpu: 0 of 1 node; ABS is excluded"), "{}", ran.stdout);
+    }
+    let Some(found) = explain(&file, &["--exclude-op", "ABS"]) else { return };
+    assert_eq!(found["subgraphs"][0]["nodes"][0]["rejections"][0]["kind"], "Excluded", "{found}");
+}

@@ -41,7 +41,7 @@ impl Split {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blocker {
-    /// The index of the delegate: the last one that gave a reason.
+    /// The index of the delegate.
     pub delegate: usize,
     /// The op.
     pub op: Op,
@@ -119,7 +119,12 @@ impl Advice {
             })
             .collect();
         pairs.sort_by_key(|p| Reverse((p.without.merged(&now), p.without.multiply_adds)));
-        let all = (blockers.len() > 1).then(|| trial.without(&blockers.iter().collect::<Vec<_>>()));
+        let all = (blockers.len() > 1).then(|| {
+            // The delegate that comes first claims a node that several reject.
+            let mut all: Vec<&Blocker> = blockers.iter().collect();
+            all.sort_by_key(|blocker| Reverse(blocker.delegate));
+            trial.without(&all)
+        });
         Advice { now, blockers, pairs, all }
     }
 }
@@ -132,15 +137,14 @@ fn is_limit(reason: &Rejection) -> bool {
     )
 }
 
-/// Returns the distinct reasons for which nodes run on the CPU. Limits and failures of delegates are excluded, since
-/// they have other causes.
+/// Returns the distinct reasons of each delegate for which nodes run on the CPU. Limits and failures of delegates are
+/// excluded, since they have other causes.
 fn blockers(report: &Report) -> Vec<Blocker> {
     let mut blockers: Vec<Blocker> = Vec::new();
     let mut known = HashMap::new();
-    for node in report.nodes.iter().filter(|n| n.runner == Runner::Cpu) {
-        let own = |(_, reason): &&(usize, Rejection)| !matches!(reason, Rejection::DelegateFailed(_));
-        let Some((delegate, reason)) = node.rejections.iter().rev().find(own) else { continue };
-        if is_limit(reason) {
+    let left = report.nodes.iter().filter(|node| node.runner == Runner::Cpu);
+    for (node, (delegate, reason)) in left.flat_map(|node| node.rejections.iter().map(move |r| (node, r))) {
+        if is_limit(reason) || matches!(reason, Rejection::DelegateFailed(_)) {
             continue;
         }
         // The text names a tensor, so it differs between nodes.
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_delegate_that_gave_a_reason_is_advised() {
+    fn each_delegate_that_gave_a_reason_is_advised() {
         let model = model(&[(NEG, &[0]), (SQRT, &[1]), (NEG, &[2])]);
         let tensors: Vec<RuntimeTensor> =
             model.subgraphs()[0].tensors().iter().map(RuntimeTensor::new).collect();
@@ -399,11 +403,14 @@ mod tests {
         let unsupported = |delegate| (delegate, Rejection::UnsupportedOp { op: op.clone() });
         let advice = advise(vec![unsupported(0), unsupported(1)]);
         assert_eq!((advice.now.partitions, advice.now.boundary_bytes), (2, 4 * TENSOR));
-        let [blocker] = &advice.blockers[..] else { panic!("{:?}", advice.blockers) };
-        assert_eq!((blocker.delegate, blocker.without.unwrap().partitions), (1, 2));
+        let gains = advice.blockers.iter().map(|o| (o.delegate, o.without.unwrap().partitions));
+        assert_eq!(gains.collect::<Vec<_>>(), [(0, 2), (1, 2)]);
+        // Only one of them would claim the node.
+        assert_eq!(advice.all.map(|all| (all.partitions, all.nodes)), Some((2, 3)));
         // A failed delegate gives no reason for the node.
         let failed = |delegate| (delegate, Rejection::DelegateFailed("lost".into()));
-        assert_eq!(advise(vec![unsupported(0), failed(1)]).blockers[0].delegate, 0);
+        let advice = advise(vec![unsupported(0), failed(1)]);
+        assert_eq!(advice.blockers.iter().map(|o| o.delegate).collect::<Vec<_>>(), [0]);
         assert_eq!(advise(vec![failed(0), failed(1)]).blockers, []);
     }
 

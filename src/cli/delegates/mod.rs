@@ -1,5 +1,6 @@
 //! The kernels and delegates that run a model: the only place that interprets `--delegate`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -191,15 +192,17 @@ impl Engine {
         Ok(self.configure()?(Interpreter::builder(model)).prepare_later().build()?)
     }
 
-    /// Returns an interpreter for showing the runner of each node. Missing kernels are replaced by stand-ins, and their
-    /// ops are returned.
+    /// Returns an interpreter for showing the runner of each node, with the subgraphs of all signatures prepared. Missing
+    /// kernels are replaced by stand-ins, and their ops are returned.
     pub(crate) fn build_shown(&self, model: Model) -> Result<(Interpreter, Option<UnresolvedOps>), Failure> {
         self.check(&model)?;
         let kernels = self.kernels.resolver(self.is_reference())?;
         let missing = check_resolved(&model, &kernels).err();
         let resolver = WithStandIns::new(kernels, missing.as_ref());
         let builder = self.configure()?(Interpreter::builder(model));
-        Ok((builder.resolver(resolver).build()?, missing))
+        let mut interpreter = builder.resolver(resolver).build()?;
+        prepare_signatures(&mut interpreter)?;
+        Ok((interpreter, missing))
     }
 
     /// Returns an interpreter without delegates.
@@ -418,6 +421,25 @@ impl Engine {
     fn is_reference(&self) -> bool {
         self.delegates.contains(&Choice::Reference)
     }
+}
+
+/// Prepares the subgraphs of all signatures, and selects the primary one. A signature whose subgraph cannot be prepared
+/// is a warning, since others run.
+fn prepare_signatures(interpreter: &mut Interpreter) -> Result<(), Failure> {
+    let signatures = interpreter.model().signatures().iter().map(|s| (s.subgraph(), s.key().to_owned()));
+    let signatures: BTreeMap<usize, String> = signatures.filter(|(index, _)| *index != 0).collect();
+    for (&index, key) in &signatures {
+        let prepared = interpreter.select_subgraph(index).and_then(|()| interpreter.prepare());
+        match prepared {
+            Err(error) if error.is_interruption() => return Err(error.into()),
+            Err(error) => log::warn!("signature \"{key}\" cannot be prepared: {error}"),
+            Ok(()) => {}
+        }
+    }
+    if !signatures.is_empty() {
+        interpreter.select_subgraph(0)?;
+    }
+    Ok(())
 }
 
 /// The rates of the CPU kernels and of a delegate on this machine.

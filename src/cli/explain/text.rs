@@ -95,7 +95,9 @@ impl Section {
 
     fn fix_first(&self) -> String {
         let shown = self.fix_first.iter().take(MAX_BLOCKERS).enumerate();
-        let mut text: String = shown.map(|(i, o)| blocker(i + 1, o)).collect();
+        let first = self.fix_first.first().map(|o| &o.delegate);
+        let several = self.fix_first.iter().any(|o| Some(&o.delegate) != first);
+        let mut text: String = shown.map(|(i, o)| blocker(i + 1, o, several)).collect();
         if text.is_empty() {
             return text;
         }
@@ -175,10 +177,12 @@ fn partition(i: usize, p: &PartitionLine) -> String {
     text
 }
 
-fn blocker(number: usize, o: &BlockerLine) -> String {
+/// Describes a blocker, with the name of its delegate if there are `several`.
+fn blocker(number: usize, o: &BlockerLine, several: bool) -> String {
     let nodes = plural(o.nodes.len(), "node");
     let op = printable(&o.op);
-    let mut text = format!("{number}. {op} v{}, {nodes}: {} ({})\n", o.version, o.reason, o.kind);
+    let delegate = if several { format!("{}: ", printable(&o.delegate)) } else { String::new() };
+    let mut text = format!("{number}. {op} v{}, {nodes}: {delegate}{} ({})\n", o.version, o.reason, o.kind);
     if let Some(gain) = &o.gain {
         let subject = match o.kind {
             "Excluded" | "Overridden" => "delegating it all the same",
