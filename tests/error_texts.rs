@@ -219,6 +219,14 @@ const INVALID: &[Case] = &[
         "node 8: operator code 77 does not exist; the file has 6 operator codes",
     ),
     (
+        "an operator code beyond the only one",
+        |m| {
+            let first = m["operator_codes"][0].clone();
+            set(m, "/operator_codes", json!([first]));
+        },
+        "node 1: operator code 1 does not exist; the file has 1 operator code",
+    ),
+    (
         "an input that is not there",
         |m| set(m, "/subgraphs/0/operators/8/inputs/0", 77),
         r#"node 8 (SOFTMAX, writes "StatefulPartitionedCall_1:0"): input tensor 77 is out of range for 23 tensors"#,

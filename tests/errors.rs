@@ -143,6 +143,8 @@ fn paths_need_not_be_unicode() {
     let input = ["run", model, "--signature"];
     run(&input, odd(b"\xfb"), &["--json"]).expect(2, "not valid UTF-8: \"");
     run(&input, odd(b"\xfb"), &[]).expect(2, "/\\xFB\"");
+    run(&["graph", model, "--output"], odd(b"\xfa.svg"), &[]).expect(0, "");
+    run(&["graph", model, "--output"], odd(b"\xfa"), &[]).expect(2, "its name ends in .svg, .html or .dot");
     let check = |ran: common::Ran, field: &str| {
         let ran = ran.expect(0, "").json();
         let path = ran.pointer(field).and_then(Value::as_str).unwrap();
@@ -617,7 +619,8 @@ fn usage() {
     check(&["bench", path(&model), "--seconds", "soon"]);
     check(&["run", path(&model), "--nodes", "5..2"]);
     check(&["explain", path(&model), "--nodes", "3..3"]);
-    check(&["explain", path(&model), "--nodes", "100..200"]);
+    check(&["explain", path(&model), "--delegate", "wgpu", "--nodes", "100..200"]);
+    check(&["explain", path(&model), "--delegate", "wgpu", "--nodes", "0..10"]);
     check(&["run", path(&model), "--exclude-node", "9"]);
     check(&["diff", path(&model), "--exclude-op", "CONF_2D"]);
     assert_eq!(delegraph(&["--help"]).code, 0);
@@ -717,6 +720,30 @@ fn names_from_a_file_cannot_reach_the_terminal() {
     assert_eq!((key, custom, &found["description"]), (&json!(NAME), &json!(NAME), &json!(NAME)));
     let name = format!("custom op \"{NAME}\"");
     assert!(found["ops"].as_array().unwrap().iter().any(|op| op["op"] == name.as_str()), "{found}");
+}
+
+#[test]
+fn arguments_are_escaped_in_usage_errors() {
+    const ODD: &str = "1\u{1b}[31m\u{9b}2J\r\u{202e}";
+    let model = digits(FLOAT32);
+    let model = path(&model);
+    let option = format!("--{ODD}");
+    for arguments in [
+        &["run", model, "--seed", ODD][..],
+        &["run", model, ODD],
+        &["run", model, &option],
+        &["run", model, "--delegate", ODD],
+        &["conformance", "--filter", "(\r\u{9b}"],
+        &["new-delegate", ODD],
+        &["graph", model, "-o", ODD],
+        &[ODD],
+    ] {
+        let ran = delegraph(&[arguments, &["--json"]].concat()).expect(2, "");
+        for text in [&ran.stderr, &ran.stdout] {
+            assert!(!text.contains(['\u{1b}', '\u{9b}', '\r', '\u{202e}']), "{arguments:?}: {text:?}");
+        }
+        assert!(ran.stderr.contains(r"\u{9b}"), "{arguments:?}: {}", ran.stderr);
+    }
 }
 
 #[test]

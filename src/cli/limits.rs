@@ -128,7 +128,7 @@ impl Limits {
     /// Returns the first option that names a node of a number of at least `count`.
     fn outside(&self, count: usize) -> Option<String> {
         let node = self.excluded_nodes.iter().find(|n| **n >= count);
-        let range = self.nodes.as_ref().filter(|range| range.start >= count);
+        let range = self.nodes.as_ref().filter(|range| range.end > count);
         node.map(|n| format!("--exclude-node {n}"))
             .or_else(|| range.map(|range| format!("--nodes {}..{}", range.start, range.end)))
     }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
-use delegraph::core::printable_lines;
+use delegraph::core::{printable, printable_lines};
 use log::LevelFilter;
 
 mod bench;
@@ -118,6 +118,7 @@ pub(crate) fn run(arguments: Vec<OsString>, program: Option<Vec<OsString>>) -> u
         Ok(arguments) => arguments,
         Err(error) => {
             let error = with_odd_arguments(without_hidden_verbs(error), &arguments);
+            let error = with_printable_values(error);
             return Output::usage(&error, &arguments) as u8;
         }
     };
@@ -148,6 +149,23 @@ fn without_hidden_verbs(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Escapes the arguments that an error repeats.
+fn with_printable_values(mut error: clap::Error) -> clap::Error {
+    let escaped = |text: &String| printable(text).into_owned();
+    let values = error.context().filter_map(|(kind, value)| match value {
+        ContextValue::String(text) => Some((kind, ContextValue::String(escaped(text)))),
+        ContextValue::Strings(texts) => {
+            Some((kind, ContextValue::Strings(texts.iter().map(escaped).collect())))
+        }
+        _ => None,
+    });
+    let values: Vec<_> = values.collect();
+    for (kind, value) in values {
+        error.insert(kind, value);
+    }
+    error
+}
+
 /// Names the arguments of an error about arguments that are not UTF-8.
 fn with_odd_arguments(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if error.kind() != ErrorKind::InvalidUtf8 {
@@ -155,8 +173,10 @@ fn with_odd_arguments(error: clap::Error, arguments: &[OsString]) -> clap::Error
     }
     let odd = arguments.iter().skip(1).filter(|argument| argument.to_str().is_none());
     let odd: Vec<String> = odd.map(|argument| format!("{argument:?}")).collect();
-    let text =
-        format!("not valid UTF-8: {}\n\nOnly paths may have other bytes; try '--help'.\n", odd.join(", "));
+    let text = format!(
+        "not valid UTF-8: {}\n\nPaths may have other bytes, except those of inputs and plugins; try '--help'.\n",
+        odd.join(", ")
+    );
     clap::Error::raw(ErrorKind::InvalidUtf8, text)
 }
 

@@ -1,5 +1,6 @@
 //! Standard output: text, or one JSON document. Text from files is escaped here.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
@@ -58,7 +59,11 @@ impl Output {
     /// Prints an error of `clap`, which also represents help and version. The options are not known then, so `--json`
     /// is searched among the arguments.
     pub(crate) fn usage(error: &clap::Error, arguments: &[OsString]) -> Exit {
-        let printed = error.print().and_then(|()| io::stdout().flush());
+        // Suggestions and parsers repeat arguments, too.
+        let printed = match printable_lines(&error.render().to_string()) {
+            Cow::Owned(text) if error.use_stderr() => io::stderr().write_all(text.as_bytes()),
+            _ => error.print().and_then(|()| io::stdout().flush()),
+        };
         if !error.use_stderr() {
             let failed = |e| Output { json: false, quiet: true }.failure(Failure::of_stdout(e));
             return printed.map_or_else(failed, |()| Exit::Fine);

@@ -196,7 +196,8 @@ impl<'a> Buffers<'a> {
         }
         let i = index_of(index);
         if i >= self.table.len() {
-            return invalid!("buffer {index} does not exist; the file has {} buffers", self.table.len());
+            let buffers = counted(self.table.len(), "buffer");
+            return invalid!("buffer {index} does not exist; the file has {buffers}");
         }
         let buffer = self.table.get(i);
         if let Some(data) = buffer.data().filter(|d| !d.is_empty()) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Buffers, Invalid, index_in, index_of, invalid, quantization, tensor};
-use crate::error::tensor_name;
+use crate::error::{counted, tensor_name};
 use crate::graph::{Node, Subgraph, Tensor, TensorId, at_node, writes};
 use crate::ops;
 use crate::schema;
@@ -71,9 +71,9 @@ pub(super) fn read(
             Some(Err(message)) => return invalid!("node {i}: {message}"),
             None => {
                 return invalid!(
-                    "node {i}: operator code {} does not exist; the file has {} operator codes",
+                    "node {i}: operator code {} does not exist; the file has {}",
                     operator.opcode_index(),
-                    codes.len()
+                    counted(codes.len(), "operator code")
                 );
             }
         };

@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use delegraph::Interpreter;
 use delegraph::core::printable;
 use delegraph::documents::Runners;
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
     /// The picture, by the ending of its name: .svg, .html (which zooms, searches, and has the subgraphs that
     /// nodes call), or .dot for Graphviz. Without it,
     /// the graph for Graphviz goes to standard output
-    #[arg(short, long, value_name = "FILE", value_parser = file)]
+    #[arg(short, long, value_name = "FILE", value_parser = file())]
     output: Option<PathBuf>,
     /// Which subgraph
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
@@ -83,9 +84,11 @@ fn page(scenes: &[Scene]) -> String {
 }
 
 /// A file with the extension of a supported format.
-fn file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    Format::of(&path).map(|_| path).ok_or_else(|| "its name ends in .svg, .html or .dot".into())
+fn file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match Format::of(&path) {
+        Some(_) => Ok(path),
+        None => Err("its name ends in .svg, .html or .dot"),
+    })
 }
 
 #[derive(Serialize)]
@@ -114,8 +117,11 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if scenes.is_empty() {
         let message =
             format!("nothing that runs on the CPU calls subgraph {index}, so that it is not prepared");
-        return Err(Failure::new(Exit::Unsupported, message)
-            .with_help("without --delegate, bodies of control flow are"));
+        let help = match arguments.engine.delegates_anything() {
+            true => "without --delegate, bodies of control flow are",
+            false => "the nodes of functions and composites are in the graph that calls them",
+        };
+        return Err(Failure::new(Exit::Unsupported, message).with_help(help));
     }
     if let Some(missing) = missing {
         log::warn!("the model cannot run: {missing}");

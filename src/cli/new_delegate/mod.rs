@@ -27,6 +27,9 @@ const FILES: [(&str, &str); 5] = [
 /// The dependencies of the crate: their folders in Delegraph's repository.
 const CRATES: [&str; 3] = ["core", "delegate-api", "conformance"];
 
+/// The crates of Delegraph on which these depend.
+const INDIRECT: [&str; 4] = ["schema", "interpreter", "kernels", "compute"];
+
 /// Make a crate with a delegate that builds, runs one op and passes its tests
 ///
 /// The crate depends on the crates of the checkout that --delegraph names or that contains the current folder; otherwise on
@@ -149,7 +152,8 @@ fn package_name(name: &str) -> Result<String, String> {
     if RESERVED.contains(&&*ident) {
         return Err("that is a word of Rust, or a crate that comes with it".into());
     }
-    if ident.starts_with("delegraph_") && CRATES.iter().any(|c| ident[10..] == c.replace('-', "_")) {
+    let depends_on = |name: &str| CRATES.iter().chain(&INDIRECT).any(|c| name == c.replace('-', "_"));
+    if ident.strip_prefix("delegraph_").is_some_and(depends_on) {
         return Err("that is a crate that the new one depends on".into());
     }
     Ok(name.into())
@@ -250,6 +254,7 @@ mod tests {
             "proc-macro",
             "test",
             "delegraph-core",
+            "delegraph_kernels",
             &long,
         ];
         for name in wrong {
