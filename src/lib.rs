@@ -57,7 +57,8 @@ pub fn load(path: impl AsRef<Path>) -> Result<Model> {
 }
 
 /// Runs the `delegraph` command with `arguments`, the first of which is its name, and returns its exit code. This is for
-/// programs that contain the command, once per process: it sets the process's logger and its panic hook.
+/// programs that contain the command, once per process: it sets the process's logger, its panic hook and, on Linux, its
+/// handler of `SIGBUS`, so that a truncated model file ends the command with an error.
 ///
 /// `program` is a program with its first arguments that runs the command in another process: `conformance` runs cases
 /// there. With `None`, these cases fail.

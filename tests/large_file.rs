@@ -1,4 +1,4 @@
-//! A model with data beyond 2 GiB in its file, which is mapped, not read.
+//! Model files that are mapped, not read: with data beyond 2 GiB, and one that becomes shorter.
 #![cfg(all(unix, target_pointer_width = "64"))] // Only on systems with sparse files and 64-bit addresses.
 #![allow(clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
@@ -88,4 +88,46 @@ fn custom_options_behind_the_tables() {
     let model = delegraph::load(&path).unwrap();
     let options = model.subgraphs()[0].nodes()[0].custom_options();
     assert_eq!(&model.bytes()[options], b"hello");
+}
+
+/// A model that adds 4 MiB of constants to its input, which it reads from its file in each run.
+#[cfg(target_os = "linux")]
+fn sum() -> Vec<u8> {
+    use delegraph::core::ops::binary::AddParams;
+    use delegraph::core::{BuiltinOp, ModelBuilder, SubgraphBuilder, TensorType};
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1024, 1024]);
+    let constant = graph.constant("c", [1024, 1024], &vec![0.5f32; 1 << 20]);
+    let y = graph.node(BuiltinOp::ADD, AddParams::default()).inputs([x, constant]).output("y");
+    graph.outputs([y]);
+    ModelBuilder::new().subgraph(graph).build().unwrap().bytes().to_vec()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn truncating_a_model_in_use_is_an_error() {
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bytes) = (folder.path().join("sum.tflite"), sum());
+    let arguments = ["bench", path.to_str().unwrap(), "--seconds", "30", "--json"];
+    for wait in [0, 1, 4, 16] {
+        std::fs::write(&path, &bytes).unwrap();
+        let mut command = common::command(&arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(500 * wait));
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        let ran = child.wait_with_output().unwrap();
+        let (out, err) = (String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap());
+        // A file that is loaded after it became shorter is damaged.
+        assert_eq!(ran.status.code(), Some(4), "{out}\n{err}");
+        let document: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(document["error"]["exit_code"], 4, "{out}");
+        if err.contains("was truncated while it was read") {
+            assert_eq!(document["error"]["message"], "a mapped file was truncated while it was read");
+            return;
+        }
+    }
+    panic!("no run had read the file");
 }
