@@ -246,6 +246,10 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
 }
 
 /// The segments of rows that are converted.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
+    allow(dead_code, reason = "only `words` converts rows")
+)]
 pub(crate) struct Segments {
     /// Segments per row.
     pub(crate) count: usize,
