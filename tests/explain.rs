@@ -398,7 +398,11 @@ fn subgraphs_of_other_signatures_are_explained() {
         graph.outputs([y]);
         (graph, x, y)
     };
-    let ((first, x, y), (second, a, b)) = (graph("first", BuiltinOp::NEG), graph("second", BuiltinOp::ABS));
+    let ((first, x, y), (body, ..)) = (graph("first", BuiltinOp::NEG), graph("body", BuiltinOp::ABS));
+    let mut second = SubgraphBuilder::new("second");
+    let a = second.input("a", Float32, [4]);
+    let b = second.composite("my.root", body).inputs([a]).output("b");
+    second.outputs([b]);
     let model = ModelBuilder::new()
         .subgraph(first)
         .subgraph(second)
@@ -421,5 +425,8 @@ fn subgraphs_of_other_signatures_are_explained() {
         assert!(ran.stdout.contains("wgpu: 0 of 1 node; ABS is excluded"), "{}", ran.stdout);
     }
     let Some(found) = explain(&file, &["--exclude-op", "ABS"]) else { return };
-    assert_eq!(found["subgraphs"][0]["nodes"][0]["rejections"][0]["kind"], "Excluded", "{found}");
+    let (first, other) = (&found["nodes"][0], &found["subgraphs"][0]);
+    assert_eq!((&first["op"], &first["runner"]), (&json!("NEG"), &json!("wgpu")), "{found}");
+    assert_eq!(other["nodes"][0]["rejections"][0]["kind"], "Excluded", "{found}");
+    assert_eq!(other["composites"][0]["rejections"][0]["kind"], "UnsupportedComposite", "{found}");
 }

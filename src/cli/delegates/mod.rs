@@ -423,21 +423,31 @@ impl Engine {
     }
 }
 
-/// Prepares the subgraphs of all signatures, and selects the primary one. A signature whose subgraph cannot be prepared
-/// is a warning, since others run.
+/// Prepares the subgraphs of all signatures, and the primary one. A signature whose subgraph cannot be prepared is a
+/// warning, since others run.
 fn prepare_signatures(interpreter: &mut Interpreter) -> Result<(), Failure> {
     let signatures = interpreter.model().signatures().iter().map(|s| (s.subgraph(), s.key().to_owned()));
-    let signatures: BTreeMap<usize, String> = signatures.filter(|(index, _)| *index != 0).collect();
-    for (&index, key) in &signatures {
-        let prepared = interpreter.select_subgraph(index).and_then(|()| interpreter.prepare());
-        match prepared {
-            Err(error) if error.is_interruption() => return Err(error.into()),
-            Err(error) => log::warn!("signature \"{key}\" cannot be prepared: {error}"),
-            Ok(()) => {}
+    let mut signatures: BTreeMap<usize, String> = signatures.filter(|(index, _)| *index != 0).collect();
+    // A composite that no delegate claims, or a delegate that fails, makes the interpreter prepare all subgraphs again.
+    for _ in 0..=signatures.len() {
+        let mut failed = None;
+        for (&index, key) in &signatures {
+            match interpreter.select_subgraph(index).and_then(|()| interpreter.prepare()) {
+                Err(error) if error.is_interruption() => return Err(error.into()),
+                Err(error) => {
+                    log::warn!("signature \"{key}\" cannot be prepared: {error}");
+                    failed = Some(index);
+                    break;
+                }
+                Ok(()) => {}
+            }
         }
-    }
-    if !signatures.is_empty() {
+        signatures.retain(|index, _| failed != Some(*index));
         interpreter.select_subgraph(0)?;
+        interpreter.prepare()?;
+        if signatures.keys().all(|&index| interpreter.subgraph_report(index).is_some()) {
+            break;
+        }
     }
     Ok(())
 }
