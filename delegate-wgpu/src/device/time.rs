@@ -21,12 +21,16 @@ struct Speed {
     products: f64,
     /// Multiply-adds of other ops.
     others: f64,
+    /// Workgroups: each begins and ends, and waits at its barriers, however little it computes.
+    workgroups: f64,
 }
 
 /// Mesa's llvmpipe on two threads.
-const SOFTWARE: Speed = Speed { custom: Duration::from_millis(50), bytes: 4e9, products: 5e9, others: 2e8 };
+const SOFTWARE: Speed =
+    Speed { custom: Duration::from_millis(50), bytes: 4e9, products: 5e9, others: 2e8, workgroups: 1e6 };
 /// An integrated GPU.
-const HARDWARE: Speed = Speed { custom: Duration::from_millis(2), bytes: 5e10, products: 1e12, others: 1e11 };
+const HARDWARE: Speed =
+    Speed { custom: Duration::from_millis(2), bytes: 5e10, products: 1e12, others: 1e11, workgroups: 5e7 };
 
 impl Speed {
     fn of(caps: &Caps) -> &'static Speed {
@@ -57,11 +61,17 @@ fn multiplies_matrices(op: BuiltinOp) -> bool {
     )
 }
 
-/// Returns the time for a dispatch that runs `nodes` and has `bytes` of operands.
-pub(crate) fn estimate<'n>(caps: &Caps, bytes: u64, nodes: impl Iterator<Item = NodeView<'n>>) -> Duration {
+/// Returns the time for a dispatch of `workgroups` that runs `nodes` and has `bytes` of operands.
+pub(crate) fn estimate<'n>(
+    caps: &Caps,
+    bytes: u64,
+    workgroups: [u32; 3],
+    nodes: impl Iterator<Item = NodeView<'n>>,
+) -> Duration {
     let speed = Speed::of(caps);
     let arithmetic: Duration = nodes.map(|node| speed.of_node(&node)).sum();
-    arithmetic + Duration::from_secs_f64(bytes as f64 / speed.bytes)
+    let count: f64 = workgroups.into_iter().map(f64::from).product();
+    arithmetic + Duration::from_secs_f64(bytes as f64 / speed.bytes + count / speed.workgroups)
 }
 
 /// Checks that a node of a built-in op does not take so long that it would block the device.
@@ -88,6 +98,13 @@ pub(crate) fn check_arithmetic(caps: &Caps, multiply_adds: u64, in_tiles: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_workgroups_take_time() {
+        let of = |caps: &Caps, workgroups| estimate(caps, 0, workgroups, std::iter::empty());
+        assert_eq!(of(&Caps::WEBGPU.with_software(true), [50_000, 5, 1]), Duration::from_millis(250));
+        assert_eq!(of(&Caps::WEBGPU, [50_000, 250, 1]), Duration::from_millis(250));
+    }
 
     #[test]
     fn long_work_is_refused() {

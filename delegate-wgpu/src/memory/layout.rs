@@ -234,7 +234,7 @@ impl Memory {
         });
         let group = group.map_err(|e| at(e.to_string()))?;
         let (name, workgroups, nodes) = (kernel.variant.name, kernel.dispatch, step.nodes.clone());
-        let time = time::estimate(&gpu.caps, bytes, nodes.iter().map(|&id| view.node(id)));
+        let time = time::estimate(&gpu.caps, bytes, workgroups, nodes.iter().map(|&id| view.node(id)));
         Ok(Dispatch { pipeline, group, workgroups, name, nodes, title, bytes, time })
     }
 }
