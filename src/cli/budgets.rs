@@ -128,6 +128,11 @@ pub(crate) fn set_json(json: bool) {
     JSON.store(json, Ordering::Relaxed);
 }
 
+/// Whether failures are reported as JSON.
+pub(crate) fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
 /// Whether the caller is the first to end the process.
 pub(crate) fn end() -> bool {
     !ENDED.swap(true, Ordering::AcqRel)
@@ -148,8 +153,7 @@ impl Watch {
             }
         };
         if end() {
-            let json = JSON.load(Ordering::Relaxed);
-            Output { json, quiet: false }.failure(Failure::from(Error::from(exceeded)));
+            Output { json: is_json(), quiet: false }.failure(Failure::from(Error::from(exceeded)));
             exit();
         }
     }

@@ -1,19 +1,22 @@
 //! The end of the command when another program truncates a model file that is mapped: the system then sends a signal to
-//! the thread that reads a page which the file no longer has.
+//! the thread that reads a page which the file no longer has. Shared memory of a driver that the system cannot provide
+//! looks the same.
 
 #[cfg(all(feature = "mmap", any(target_os = "linux", target_os = "android")))]
 pub(crate) use handler::report_truncation;
 
 /// Does nothing: models are not mapped, or the system also reports overflows of stacks by this signal.
 #[cfg(not(all(feature = "mmap", any(target_os = "linux", target_os = "android"))))]
-pub(crate) fn report_truncation(_json: bool) {}
+pub(crate) fn report_truncation() {}
 
 #[cfg(all(feature = "mmap", any(target_os = "linux", target_os = "android")))]
 mod handler {
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::{mem, ptr};
 
     use libc::{c_int, c_void, siginfo_t};
+
+    use super::super::budgets;
+    use super::super::failure::Exit;
 
     const TEXT: &str = "  × a mapped file was truncated while it was read\n  help: a model file must not change while the \
                         command uses it; another file may be renamed over it\n";
@@ -21,12 +24,8 @@ mod handler {
     const DOCUMENT: &str = r#"{"error":{"kind":"invalid","exit_code":4,"message":"a mapped file was truncated while it was read","help":"a model file must not change while the command uses it; another file may be renamed over it"}}
 "#;
 
-    static JSON: AtomicBool = AtomicBool::new(false);
-
-    /// From now on, the command ends with a message and exit code 4 if a mapped file is truncated; with `json`, also with a
-    /// document.
-    pub(crate) fn report_truncation(json: bool) {
-        JSON.store(json, Ordering::Relaxed);
+    /// From now on, the command ends with a message, or a document, and exit code 4 if a mapped file is truncated.
+    pub(crate) fn report_truncation() {
         // SAFETY: a `sigaction` of zeros is valid, and `end` only calls functions that signal handlers may call.
         let failed = unsafe {
             let mut action: libc::sigaction = mem::zeroed();
@@ -49,11 +48,11 @@ mod handler {
                 libc::signal(signal, libc::SIG_DFL);
                 return;
             }
-            if JSON.load(Ordering::Relaxed) {
+            if budgets::is_json() {
                 libc::write(libc::STDOUT_FILENO, DOCUMENT.as_ptr().cast(), DOCUMENT.len());
             }
             libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());
-            libc::_exit(super::super::failure::Exit::Invalid as c_int);
+            libc::_exit(Exit::Invalid as c_int);
         }
     }
 }

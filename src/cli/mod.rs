@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: Vec<OsString>, program: Option<Vec<OsString>>) -> u
     start_logging(verbose, quiet);
     let out = Output { json, quiet };
     budgets::set_json(json);
-    mapped::report_truncation(json);
+    mapped::report_truncation();
     let result = catch_unwind(AssertUnwindSafe(|| arguments.verb.run(&out)));
     let result = result.unwrap_or_else(|_| Err(Failure::internal()));
     while !budgets::end() {
