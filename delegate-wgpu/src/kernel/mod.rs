@@ -179,7 +179,7 @@ impl WgpuKernel {
             .with_device_bytes(memory.bytes() + AssignedVariables::bytes_for(graph) + size)
             .with_dispatches(dispatches.len());
         log::debug!(
-            "{}: {} dispatches, {} slots of {} bytes, {} bytes of constants",
+            "{}: dispatches: {}; slots: {}, of {} bytes; constants: {} bytes",
             describe(params, view),
             dispatches.len(),
             plan.bytes.len(),

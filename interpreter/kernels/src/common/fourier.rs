@@ -159,8 +159,8 @@ mod tests {
                 })
                 .collect();
             let close = |got: &[Complex], want: &[Complex]| {
-                let worst = got.iter().flatten().zip(want.iter().flatten()).map(|(a, b)| (a - b).abs());
-                assert!(worst.fold(0.0, f64::max) < 1e-10 * len as f64, "{len}");
+                let epsilon = 1e-10 * len as f64;
+                approx::assert_abs_diff_eq!(*got.as_flattened(), *want.as_flattened(), epsilon = epsilon);
             };
             let mut line: Vec<Complex> = values.iter().map(|&x| [x, 0.25 * x]).collect();
             Fft::of(len, budget).unwrap().run(&mut line);
