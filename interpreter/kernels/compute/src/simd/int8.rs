@@ -188,11 +188,13 @@ pub(crate) trait TwoRows: Dot8 {
     const RUN: usize;
     /// Whether a row without another one is better computed as pairs of columns.
     const PAIRS_COLUMNS: bool;
+    /// Whether windows of 1, 2, 4 and 7 columns have functions of their own, as those of 3 and 5 have.
+    const OTHER_WIDTHS: bool;
 
-    /// Loads the first `n` bytes of each row, at most `LANES`.
-    unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> Self::I;
+    /// Loads the first `n` bytes of each row, at most `LANES`, and flips top bits before they are widened as signed values.
+    unsafe fn two_rows(a: *const u8, b: *const u8, n: usize, flip: Self::Flip) -> Self::I;
     /// As [`TwoRows::two_rows`], for one row; the values of the other one are unspecified.
-    unsafe fn one_row<const SIGNED: bool>(a: *const u8, n: usize) -> Self::I;
+    unsafe fn one_row(a: *const u8, n: usize, flip: Self::Flip) -> Self::I;
     /// Requantizes the sums of pixels, which are `stride` apart, and stores the first `n` bytes of each.
     unsafe fn requant_pixels(sums: &[Self::I], q: &RequantPart, out: *mut u8, stride: usize, n: usize);
     /// Runs a task in a function of its own.

@@ -523,24 +523,22 @@ impl TwoRows for Avx2Pairs {
     const RUN: usize = 8;
     /// One row takes one instruction.
     const PAIRS_COLUMNS: bool = false;
+    const OTHER_WIDTHS: bool = true;
 
     #[inline(always)]
-    unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> __m256i {
+    unsafe fn two_rows(a: *const u8, b: *const u8, n: usize, flip: __m128i) -> __m256i {
         // SAFETY: the caller meets the contract of this function.
         unsafe {
             let both = _mm_unpacklo_epi8(first_eight(a, n), first_eight(b, n));
-            if SIGNED { _mm256_cvtepi8_epi16(both) } else { _mm256_cvtepu8_epi16(both) }
+            _mm256_cvtepi8_epi16(_mm_xor_si128(both, flip))
         }
     }
 
     /// The upper half of each lane has copies of the sign.
     #[inline(always)]
-    unsafe fn one_row<const SIGNED: bool>(a: *const u8, n: usize) -> __m256i {
+    unsafe fn one_row(a: *const u8, n: usize, flip: __m128i) -> __m256i {
         // SAFETY: the caller meets the contract of this function.
-        unsafe {
-            let bytes = first_eight(a, n);
-            if SIGNED { _mm256_cvtepi8_epi32(bytes) } else { _mm256_cvtepu8_epi32(bytes) }
-        }
+        unsafe { _mm256_cvtepi8_epi32(_mm_xor_si128(first_eight(a, n), flip)) }
     }
 
     #[inline(always)]

@@ -13,6 +13,8 @@ use crate::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, 
 /// accessed; alignment is not required.
 pub(crate) trait Words: Copy + 'static {
     type V: Copy;
+    /// See [`TwoRows::OTHER_WIDTHS`].
+    const OTHER_WIDTHS: bool;
 
     unsafe fn load(p: *const u8) -> Self::V;
     unsafe fn store(p: *mut u8, v: Self::V);
@@ -479,22 +481,23 @@ impl<W: Words> Pairs<W, 1> {
 impl<W: Words> TwoRows for Pairs<W, 2> {
     const RUN: usize = 4;
     const PAIRS_COLUMNS: bool = true;
+    const OTHER_WIDTHS: bool = W::OTHER_WIDTHS;
 
     #[inline(always)]
-    unsafe fn two_rows<const SIGNED: bool>(a: *const u8, b: *const u8, n: usize) -> [W::V; 2] {
+    unsafe fn two_rows(a: *const u8, b: *const u8, n: usize, flip: W::V) -> [W::V; 2] {
         // SAFETY: valid for `n` bytes by the trait's contract.
         unsafe {
-            let widen = |p: *const u8| if SIGNED { W::widen(p) } else { W::widen_unsigned(p) };
-            let (a, b) = (padded!(a, n, 8, p => widen(p)), padded!(b, n, 8, p => widen(p)));
+            let (a, b) = (padded!(a, n, 8, p => W::widen(p)), padded!(b, n, 8, p => W::widen(p)));
+            let (a, b) = (W::xor(a, flip), W::xor(b, flip));
             [W::interleave_low_16(a, b), W::interleave_high_16(a, b)]
         }
     }
 
     /// The values of the other row are those of this one.
     #[inline(always)]
-    unsafe fn one_row<const SIGNED: bool>(a: *const u8, n: usize) -> [W::V; 2] {
+    unsafe fn one_row(a: *const u8, n: usize, flip: W::V) -> [W::V; 2] {
         // SAFETY: the caller meets the contract of this function.
-        unsafe { Self::two_rows::<SIGNED>(a, a, n) }
+        unsafe { Self::two_rows(a, a, n, flip) }
     }
 
     #[inline(always)]

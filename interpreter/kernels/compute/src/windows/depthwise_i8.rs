@@ -89,9 +89,9 @@ impl DepthwiseI8 {
             *one = i8::from(i / (lanes * 4) * 4 + i % 4 < height);
         }
         // Σ (w - w0)(a - a0) = Σ w·a - a0·Σ w - w0·Σ a + taps·a0·w0
-        // Pairs are widened with their own sign.
+        // Pairs have signed activations, whatever other products of the set have.
         let paired = Pairs::are_for(isa);
-        let a0 = if paired { input.zero_point } else { input.zero_in(unsigned) };
+        let a0 = input.zero_in(unsigned && !paired);
         let w0 = weight_quant.zero_in(false);
         let both = a0.wrapping_mul(w0).wrapping_mul(taps as i32);
         for (c, own) in own.as_mut_slice().iter_mut().enumerate().take(channels) {
@@ -116,7 +116,7 @@ impl DepthwiseI8 {
             }
             _ => None,
         };
-        let pairs = Pairs::pack(isa, &filter, weight, own.as_slice(), input.signed, &output)?;
+        let pairs = Pairs::pack(isa, &filter, weight, own.as_slice(), input.flip(false), &output)?;
         #[cfg(target_arch = "x86_64")]
         let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors));
         #[cfg(not(target_arch = "x86_64"))]

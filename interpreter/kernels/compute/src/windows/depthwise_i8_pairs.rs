@@ -28,8 +28,8 @@ pub(super) struct Pairs {
     rows: RowsFn,
     channels: usize,
     window: [usize; 2],
-    /// Whether activations are signed.
-    signed: bool,
+    /// Whether activations are converted from unsigned bytes.
+    flip: bool,
     lanes: usize,
     /// Vectors of channels. With at least `lanes` channels, the last one overlaps the one before it if lanes would be empty.
     vectors: usize,
@@ -66,8 +66,8 @@ impl Pairs {
         rows_fn(isa).is_some()
     }
 
-    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`. `None` if the instruction set has other
-    /// products.
+    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)` for signed activations, or with `flip` for
+    /// unsigned ones of which 128 is subtracted. `None` if the instruction set has other products.
     ///
     /// # Errors
     /// Fails if a multiplier is out of range, or memory cannot be allocated.
@@ -76,7 +76,7 @@ impl Pairs {
         filter: &DepthwiseFilter,
         weight: impl Fn(usize, usize, usize) -> i32,
         bias: &[i32],
-        signed: bool,
+        flip: bool,
         output: &OutputQuant<'_>,
     ) -> Result<Option<Self>> {
         let Some((rows, pairs_columns)) = rows_fn(isa) else { return Ok(None) };
@@ -105,7 +105,7 @@ impl Pairs {
         }
         let taps = || (0..height).flat_map(|row| (0..width).map(move |column| (row, column)));
         // The products of zero points are in the bias.
-        let bytes = ByteQuant { signed, zero_point: 0 };
+        let bytes = ByteQuant { signed: true, zero_point: 0 };
         let sums = |c: usize| {
             bytes.sums(
                 bias.get(c).copied().unwrap_or(0).into(),
@@ -118,7 +118,7 @@ impl Pairs {
             rows,
             channels,
             window: filter.window,
-            signed,
+            flip,
             lanes,
             vectors,
             weights,
@@ -168,12 +168,7 @@ macro_rules! set {
         #[target_feature(enable = $features)]
         unsafe fn $name(task: RowsTask<'_>) {
             // SAFETY: the caller meets the contract of this function.
-            unsafe {
-                match task.layer.signed {
-                    true => task.run::<$pairs, true>(),
-                    false => task.run::<$pairs, false>(),
-                }
-            }
+            unsafe { task.run::<$pairs>() }
         }
     };
 }
@@ -214,7 +209,7 @@ struct Row<'a> {
 
 impl RowsTask<'_> {
     #[inline(always)]
-    unsafe fn run<D: TwoRows, const SIGNED: bool>(self) {
+    unsafe fn run<D: TwoRows>(self) {
         let (layer, geo) = (self.layer, self.geo);
         let [height, width] = layer.window;
         let per_vector = height.div_ceil(2) * width * D::LANES * 2;
@@ -243,27 +238,27 @@ impl RowsTask<'_> {
                 };
                 macro_rules! pixels {
                     ($width:literal, $stride:literal) => {
-                        D::call(Pixels::<D, $width, $stride, SIGNED, true>(&r, &inner, PhantomData))
+                        D::call(Pixels::<D, $width, $stride, true>(&r, &inner, PhantomData))
                     };
                 }
                 // SAFETY: the caller meets the contract of `Pairs::run`.
                 unsafe {
                     match (width, geo.stride[1], geo.dilation[1]) {
                         _ if is_cut => {
-                            D::call(Pixels::<D, 0, 1, SIGNED, false>(&r, &inner, PhantomData));
+                            D::call(Pixels::<D, 0, 1, false>(&r, &inner, PhantomData));
                         }
-                        (1, 1, _) => pixels!(1, 1),
-                        (1, 2, _) => pixels!(1, 2),
-                        (2, 1, 1) => pixels!(2, 1),
-                        (2, 2, 1) => pixels!(2, 2),
                         (3, 1, 1) => pixels!(3, 1),
                         (3, 2, 1) => pixels!(3, 2),
-                        (4, 1, 1) => pixels!(4, 1),
-                        (4, 2, 1) => pixels!(4, 2),
                         (5, 1, 1) => pixels!(5, 1),
                         (5, 2, 1) => pixels!(5, 2),
-                        (7, 1, 1) => pixels!(7, 1),
-                        (7, 2, 1) => pixels!(7, 2),
+                        (1, 1, _) if D::OTHER_WIDTHS => pixels!(1, 1),
+                        (1, 2, _) if D::OTHER_WIDTHS => pixels!(1, 2),
+                        (2, 1, 1) if D::OTHER_WIDTHS => pixels!(2, 1),
+                        (2, 2, 1) if D::OTHER_WIDTHS => pixels!(2, 2),
+                        (4, 1, 1) if D::OTHER_WIDTHS => pixels!(4, 1),
+                        (4, 2, 1) if D::OTHER_WIDTHS => pixels!(4, 2),
+                        (7, 1, 1) if D::OTHER_WIDTHS => pixels!(7, 1),
+                        (7, 2, 1) if D::OTHER_WIDTHS => pixels!(7, 2),
                         _ => pixels!(0, 1),
                     }
                 }
@@ -274,14 +269,14 @@ impl RowsTask<'_> {
 
 /// All pixels of a row, with `WIDTH` adjacent taps across and pixels `STRIDE` apart, or with any geometry if `WIDTH` is 0. With
 /// `FULL`, the input has bytes for all lanes. The last run may overlap the run before it.
-struct Pixels<'a, D, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool>(
+struct Pixels<'a, D, const WIDTH: usize, const STRIDE: usize, const FULL: bool>(
     &'a Row<'a>,
     &'a Range<usize>,
     PhantomData<D>,
 );
 
-impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, const FULL: bool> OwnFunction
-    for Pixels<'_, D, WIDTH, STRIDE, SIGNED, FULL>
+impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const FULL: bool> OwnFunction
+    for Pixels<'_, D, WIDTH, STRIDE, FULL>
 {
     #[inline(always)]
     unsafe fn run(self) {
@@ -290,31 +285,28 @@ impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const SIGNED: bool, co
         // SAFETY: the caller meets the contract of this function. Runs without checks of columns are in the interior.
         unsafe {
             if width < RUN {
-                let is_column = WIDTH == 1 && FULL && r.rows_are_inside();
+                let is_column = WIDTH <= 1 && FULL && r.layer.window[1] == 1 && r.rows_are_inside();
                 for x in 0..width {
                     if is_column && inner.contains(&x) {
-                        column::<D, SIGNED>(r, x);
+                        column::<D>(r, x);
                     } else {
-                        run::<D, 0, 1, SIGNED, FULL, 1, true>(r, x);
+                        run::<D, 0, 1, FULL, 1, true>(r, x);
                     }
                 }
                 return;
             }
             let mut x = 0;
-            while D::RUN > RUN && WIDTH != 0 && x + 2 * RUN <= width {
-                if inner.start <= x && x + 2 * RUN <= inner.end {
-                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, false>(r, x);
-                } else {
-                    run::<D, WIDTH, STRIDE, SIGNED, FULL, { 2 * RUN }, true>(r, x);
-                }
-                x += 2 * RUN;
-            }
             while x < width {
+                if D::RUN > RUN && WIDTH != 0 && inner.start <= x && x + 2 * RUN <= inner.end {
+                    run::<D, WIDTH, STRIDE, FULL, { 2 * RUN }, false>(r, x);
+                    x += 2 * RUN;
+                    continue;
+                }
                 let from = x.min(width - RUN);
                 if inner.start <= from && from + RUN <= inner.end {
-                    run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, false>(r, from);
+                    run::<D, WIDTH, STRIDE, FULL, RUN, false>(r, from);
                 } else {
-                    run::<D, WIDTH, STRIDE, SIGNED, FULL, RUN, true>(r, from);
+                    run::<D, WIDTH, STRIDE, FULL, RUN, true>(r, from);
                 }
                 x += RUN;
             }
@@ -332,17 +324,18 @@ impl Row<'_> {
 
 /// Computes a pixel of a window of one column that is inside of the input, as layers over time have it.
 #[inline(always)]
-unsafe fn column<D: TwoRows, const SIGNED: bool>(r: &Row<'_>, x: usize) {
+unsafe fn column<D: TwoRows>(r: &Row<'_>, x: usize) {
     let (geo, pixel, height) = (r.geo, r.layer.channels, r.layer.window[0]);
     let first = r.y0.cast_unsigned() * geo.input[1] + geo.origin(1, x).cast_unsigned();
     let (mut p, step) = (r.input.wrapping_add(first * pixel), geo.dilation[0] * geo.input[1] * pixel);
     // SAFETY: the caller meets the contract of these functions; weights and bias are those of the vector.
     unsafe {
+        let flip = D::flip(r.layer.flip);
         let mut sums = [D::load(r.bias), D::splat(0)];
         let mut weights = r.weights;
         macro_rules! two_rows {
             ($sums:expr) => {
-                let taps = D::two_rows::<SIGNED>(p, p.wrapping_add(step), D::LANES);
+                let taps = D::two_rows(p, p.wrapping_add(step), D::LANES, flip);
                 $sums = D::add($sums, D::dot_pairs(taps, D::load(weights.cast())));
                 (p, weights) = (p.wrapping_add(2 * step), weights.add(2 * D::LANES));
             };
@@ -356,7 +349,7 @@ unsafe fn column<D: TwoRows, const SIGNED: bool>(r: &Row<'_>, x: usize) {
             two_rows!(sums[0]);
         }
         if height % 2 == 1 {
-            let taps = D::one_row::<SIGNED>(p, D::LANES);
+            let taps = D::one_row(p, D::LANES, flip);
             sums[1] = D::add(sums[1], D::dot_pairs(taps, D::load(weights.cast())));
         }
         let sum = [D::add(sums[0], sums[1])];
@@ -370,7 +363,6 @@ unsafe fn run<
     D: TwoRows,
     const WIDTH: usize,
     const STRIDE: usize,
-    const SIGNED: bool,
     const FULL: bool,
     const N: usize,
     const EDGE: bool,
@@ -385,11 +377,11 @@ unsafe fn run<
         let mut acc = [D::load(r.bias); N];
         let mut weights = r.weights;
         for pair in 0..height / 2 {
-            taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, false>(r, x, pair * 2, weights, &mut acc);
+            taps::<D, WIDTH, STRIDE, FULL, N, EDGE, false>(r, x, pair * 2, weights, &mut acc);
             weights = weights.add(per_pair);
         }
         if height % 2 == 1 {
-            taps::<D, WIDTH, STRIDE, SIGNED, FULL, N, EDGE, true>(r, x, height - 1, weights, &mut acc);
+            taps::<D, WIDTH, STRIDE, FULL, N, EDGE, true>(r, x, height - 1, weights, &mut acc);
         }
         let pixel = r.layer.channels;
         D::requant_pixels(&acc, &r.requant, r.out.add(x * pixel), pixel, r.channels);
@@ -403,7 +395,6 @@ unsafe fn taps<
     D: TwoRows,
     const WIDTH: usize,
     const STRIDE: usize,
-    const SIGNED: bool,
     const FULL: bool,
     const N: usize,
     const EDGE: bool,
@@ -418,6 +409,8 @@ unsafe fn taps<
     let (geo, pixel) = (r.geo, r.layer.channels);
     let (x0, line) = (geo.origin(1, x), geo.input[1]);
     let channels = if FULL { D::LANES } else { r.channels };
+    // SAFETY: the caller meets the contract of this function.
+    let flip = unsafe { D::flip(r.layer.flip) };
     let (mut base, mut mask) = ([r.blank; 2], [0; 2]);
     for i in 0..if ALONE { 1 } else { 2 } {
         let y = r.y0 + ((first + i) * geo.dilation[0]).cast_signed();
@@ -428,20 +421,14 @@ unsafe fn taps<
     }
     macro_rules! load {
         ($a:expr, $b:expr) => {
-            if ALONE { D::one_row::<SIGNED>($a, channels) } else { D::two_rows::<SIGNED>($a, $b, channels) }
+            if ALONE { D::one_row($a, channels, flip) } else { D::two_rows($a, $b, channels, flip) }
         };
     }
     // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding.
     unsafe {
         if const { ALONE && D::PAIRS_COLUMNS } {
             let start = base[0].wrapping_add(x0.cast_unsigned().wrapping_mul(pixel) & mask[0]);
-            return columns::<D, WIDTH, STRIDE, SIGNED, N, EDGE>(
-                r,
-                (x0, channels),
-                (start, mask[0]),
-                weights,
-                acc,
-            );
+            return columns::<D, WIDTH, STRIDE, N, EDGE>(r, (x0, channels), (start, mask[0]), weights, acc);
         }
         let offset = x0.cast_unsigned().wrapping_mul(pixel);
         let mut p = [base[0].wrapping_add(offset & mask[0]), base[1].wrapping_add(offset & mask[1])];
@@ -494,14 +481,7 @@ unsafe fn taps<
 /// rows of padding.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
-unsafe fn columns<
-    D: TwoRows,
-    const WIDTH: usize,
-    const STRIDE: usize,
-    const SIGNED: bool,
-    const N: usize,
-    const EDGE: bool,
->(
+unsafe fn columns<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const N: usize, const EDGE: bool>(
     r: &Row<'_>,
     (x0, channels): (isize, usize),
     (start, mask): (*const u8, usize),
@@ -517,6 +497,7 @@ unsafe fn columns<
     };
     // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding.
     unsafe {
+        let flip = D::flip(r.layer.flip);
         if const { WIDTH == 0 } {
             let (stride, dilation) = (geo.stride[1], geo.dilation[1]);
             let address = |ahead: usize| at(ahead, start.wrapping_add((ahead * pixel) & mask));
@@ -526,7 +507,7 @@ unsafe fn columns<
                 let second = if tap + 1 < r.layer.window[1] { dilation } else { 0 };
                 for t in 0..N {
                     let ahead = t * stride + tap * dilation;
-                    let q = D::two_rows::<SIGNED>(address(ahead), address(ahead + second), channels);
+                    let q = D::two_rows(address(ahead), address(ahead + second), channels, flip);
                     acc[t] = D::add(acc[t], D::dot_pairs(q, w));
                 }
             }
@@ -551,7 +532,7 @@ unsafe fn columns<
                     p = p.wrapping_add(step);
                     if const { starts_pair::<WIDTH, STRIDE, N>($c) } {
                         let second = if const { $c + 1 < (N - 1) * STRIDE + WIDTH } { at($c + 1, p) } else { first };
-                        let q = D::two_rows::<SIGNED>(first, second, channels);
+                        let q = D::two_rows(first, second, channels, flip);
                         tap!($c, q, 0 2 4 6);
                     }
                 }
