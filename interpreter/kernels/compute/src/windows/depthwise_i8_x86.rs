@@ -106,22 +106,20 @@ impl Rows<'_> {
 unsafe fn any<const WIDTH: usize, const STRIDE: usize>(r: &Row<'_>, inner: &Range<usize>, double: bool) {
     // SAFETY: the caller meets the contract of this function.
     unsafe {
-        match (r.mask == u64::MAX, double) {
-            (true, false) => pixels::<WIDTH, STRIDE, true, 1>(r, inner),
-            (false, false) => pixels::<WIDTH, STRIDE, false, 1>(r, inner),
-            (_, true) => pixels::<WIDTH, STRIDE, false, 2>(r, inner),
+        match double {
+            false => pixels::<WIDTH, STRIDE, 1>(r, inner),
+            true => pixels::<WIDTH, STRIDE, 2>(r, inner),
         }
     }
 }
 
-/// Computes all pixels of a row, with `SETS` weights per tap. No channel is missing if `FULL`. The last run may overlap
-/// the run before it.
+/// Computes all pixels of a row, with `SETS` weights per tap. The last run may overlap the run before it.
 ///
 /// # Safety
 /// As for [`Rows::run`].
 #[inline(never)] // Each kind of window has a separate function: one large function would allocate registers worse.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool, const SETS: usize>(
+unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const SETS: usize>(
     r: &Row<'_>,
     inner: &Range<usize>,
 ) {
@@ -130,7 +128,7 @@ unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool, cons
     unsafe {
         if width < RUN {
             for x in 0..width {
-                run::<WIDTH, STRIDE, 1, true, FULL, SETS>(r, x);
+                run::<WIDTH, STRIDE, 1, true, SETS>(r, x);
             }
             return;
         }
@@ -138,9 +136,9 @@ unsafe fn pixels<const WIDTH: usize, const STRIDE: usize, const FULL: bool, cons
         loop {
             let from = x.min(width - RUN);
             if inner.contains(&from) && from + RUN <= inner.end {
-                run::<WIDTH, STRIDE, RUN, false, FULL, SETS>(r, from);
+                run::<WIDTH, STRIDE, RUN, false, SETS>(r, from);
             } else {
-                run::<WIDTH, STRIDE, RUN, true, FULL, SETS>(r, from);
+                run::<WIDTH, STRIDE, RUN, true, SETS>(r, from);
             }
             x += RUN;
             if x >= width {
@@ -160,7 +158,6 @@ unsafe fn run<
     const STRIDE: usize,
     const N: usize,
     const EDGE: bool,
-    const FULL: bool,
     const SETS: usize,
 >(
     r: &Row<'_>,
@@ -191,11 +188,7 @@ unsafe fn run<
                     // SAFETY: the address is inside the input (row and column were checked), or that of padding.
                     let load = |i: usize| unsafe {
                         let p = if inside { lines.at(i, offset) } else { r.blank };
-                        let bytes = match FULL {
-                            true => _mm512_loadu_si512(p.cast()),
-                            false => _mm512_maskz_loadu_epi8(r.mask, p.cast()),
-                        };
-                        _mm512_xor_si512(bytes, r.flip)
+                        _mm512_xor_si512(_mm512_maskz_loadu_epi8(r.mask, p.cast()), r.flip)
                     };
                     let first = load(0);
                     let (a, b, c, d);
@@ -239,7 +232,8 @@ unsafe fn run<
         unsafe {
             let bytes = finish(*acc, r.bias, &r.requant, r.bounds, r.signed);
             let to = r.out.add((x + t) * r.channels);
-            if FULL {
+            // Masked stores of bytes are slow on some processors.
+            if r.mask == u64::MAX {
                 _mm512_storeu_si512(to.cast(), bytes)
             } else {
                 _mm512_mask_storeu_epi8(to.cast(), r.mask, bytes)
