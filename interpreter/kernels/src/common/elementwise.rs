@@ -1,7 +1,7 @@
 //! Kernels that compute each element of the output from one element of each of two inputs.
 
 use delegraph_core::error::InvalidData;
-use delegraph_core::kernel::PrepareContext;
+use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::{Element, Result};
 
 use super::index::Nest;
@@ -19,10 +19,23 @@ pub(crate) fn elementwise<T: Element, O: Element>(
     f: impl Fn(T, T) -> O + Send + 'static,
 ) -> Result<Invoke> {
     let nest = nest(cx)?;
-    Ok(Box::new(move |cx| {
-        let (a, b, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
-        nest.zip_polled(a, b, output, &f, || cx.check_interrupted())
-    }))
+    Ok(Box::new(move |cx| zip(&nest, cx, &f)))
+}
+
+/// Not inlined: a boxed closure has its code twice.
+#[inline(never)]
+fn zip<T: Element, O: Element>(
+    nest: &Nest<2>,
+    cx: &mut InvokeContext<'_>,
+    f: &impl Fn(T, T) -> O,
+) -> Result<()> {
+    let (a, b, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
+    nest.zip_polled(a, b, output, f, polls(cx))
+}
+
+/// A function whose type is the same in all functions over types.
+fn polls<'c>(cx: &'c InvokeContext<'_>) -> impl FnMut() -> Result<()> + 'c {
+    move || cx.check_interrupted()
 }
 
 /// Like [`elementwise`], for functions whose input 1 must not be 0.
@@ -32,12 +45,10 @@ pub(crate) fn checked_divisor<T: Number>(
 ) -> Result<Invoke> {
     let nest = nest(cx)?;
     Ok(Box::new(move |cx| {
-        let divisor = cx.input::<T>(1)?;
-        if divisor.contains(&T::default()) {
+        if cx.input::<T>(1)?.contains(&T::default()) {
             return Err(InvalidData::DivisionByZero.into());
         }
-        let (a, output) = (cx.input(0)?, cx.output(0)?);
-        nest.zip_polled(a, divisor, output, &f, || cx.check_interrupted())
+        zip(&nest, cx, &f)
     }))
 }
 

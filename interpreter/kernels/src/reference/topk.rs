@@ -61,14 +61,12 @@ fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
+/// The order of two positions. Sorting is compiled once, not for each type of element.
+type Before<'b> = dyn Fn(&i32, &i32) -> Ordering + 'b;
+
 /// Fills the front of `order` with the first `count` of its positions, in the order of `before`. At most twice `count`
 /// or twice [`PIECE`] positions are compared between two polls.
-fn select(
-    order: &mut [i32],
-    count: usize,
-    before: &impl Fn(&i32, &i32) -> Ordering,
-    pace: &mut Pace,
-) -> Result<()> {
+fn select(order: &mut [i32], count: usize, before: &Before<'_>, pace: &mut Pace) -> Result<()> {
     let (mut kept, piece) = (0, count.max(PIECE));
     for start in (0..order.len()).step_by(piece) {
         let end = order.len().min(start + piece);
@@ -83,7 +81,7 @@ fn select(
     sort(&mut order[..kept], before, pace)
 }
 
-fn sort(order: &mut [i32], before: &impl Fn(&i32, &i32) -> Ordering, pace: &mut Pace) -> Result<()> {
+fn sort(order: &mut [i32], before: &Before<'_>, pace: &mut Pace) -> Result<()> {
     pace.spend(order.len().saturating_mul(32))?;
     if order.len() <= PIECE {
         order.sort_unstable_by(before);

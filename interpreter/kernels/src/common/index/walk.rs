@@ -163,44 +163,66 @@ impl Nest<2> {
         f: impl Fn(A, B) -> O,
         mut poll: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        for piece in self.pieces(out.len()) {
+        self.for_each_piece(out.len(), &mut poll, &mut Zip { steps: self.inner.1, a, b, out, f })
+    }
+
+    /// Passes all pieces of a dense output of `len` elements to a task. Compiled once per type of error, not once per task.
+    #[inline(never)]
+    fn for_each_piece<E>(
+        &self,
+        len: usize,
+        poll: &mut dyn FnMut() -> Result<(), E>,
+        task: &mut dyn PieceTask,
+    ) -> Result<(), E> {
+        for piece in self.pieces(len) {
             if piece.poll {
                 poll()?;
             }
-            zip_run(piece.at, self.inner.1, a, b, &mut out[piece.out], &f);
+            task.run(piece.at, piece.out);
         }
         Ok(())
     }
 }
 
-/// One run of the innermost loop of [`Nest::zip_polled`], from the offsets `at`.
-fn zip_run<A: Copy, B: Copy, O>(
-    [at_a, at_b]: [usize; 2],
+/// The work on each piece. A trait object of a closure would also have its code as `FnOnce`.
+trait PieceTask {
+    /// Works on a part of a run that begins at these offsets, for a range of the output.
+    fn run(&mut self, at: [usize; 2], out: Range<usize>);
+}
+
+/// [`Nest::zip_polled`].
+struct Zip<'z, A, B, O, F> {
     steps: [isize; 2],
-    a: &[A],
-    b: &[B],
-    out: &mut [O],
-    f: impl Fn(A, B) -> O,
-) {
-    let size = out.len();
-    match steps {
-        [1, 1] => {
-            let (a, b) = (&a[at_a..][..size], &b[at_b..][..size]);
-            out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = f(*a, *b));
-        }
-        [1, 0] => {
-            let b = b[at_b];
-            out.iter_mut().zip(&a[at_a..][..size]).for_each(|(o, a)| *o = f(*a, b));
-        }
-        [0, 1] => {
-            let a = a[at_a];
-            out.iter_mut().zip(&b[at_b..][..size]).for_each(|(o, b)| *o = f(a, *b));
-        }
-        [step_a, step_b] => {
-            for (i, o) in out.iter_mut().enumerate() {
-                let i = i.cast_signed();
-                *o = f(a[at_a.wrapping_add_signed(i * step_a)], b[at_b.wrapping_add_signed(i * step_b)]);
+    a: &'z [A],
+    b: &'z [B],
+    out: &'z mut [O],
+    f: F,
+}
+
+impl<A: Copy, B: Copy, O, F: Fn(A, B) -> O> PieceTask for Zip<'_, A, B, O, F> {
+    fn run(&mut self, [at_a, at_b]: [usize; 2], out: Range<usize>) {
+        /// Copies of a repeated element, which are read as neighbours: a loop of its own would be compiled for every function.
+        const COPIES: usize = 32;
+        let (a, b, f) = (self.a, self.b, &self.f);
+        let out = &mut self.out[out];
+        let piece = match self.steps {
+            [1, 1] => out.len(),
+            [1, 0] | [0, 1] if out.len() >= COPIES => COPIES,
+            [step_a, step_b] => {
+                for (i, o) in out.iter_mut().enumerate() {
+                    let i = i.cast_signed();
+                    *o = f(a[at_a.wrapping_add_signed(i * step_a)], b[at_b.wrapping_add_signed(i * step_b)]);
+                }
+                return;
             }
+        };
+        let copies_a = (self.steps[0] == 0).then(|| [a[at_a]; COPIES]);
+        let copies_b = (self.steps[1] == 0).then(|| [b[at_b]; COPIES]);
+        for (i, out) in out.chunks_mut(piece.max(1)).enumerate() {
+            let (first, size) = (i * piece, out.len());
+            let a = copies_a.as_ref().map_or_else(|| &a[at_a + first..][..size], |copies| &copies[..size]);
+            let b = copies_b.as_ref().map_or_else(|| &b[at_b + first..][..size], |copies| &copies[..size]);
+            out.iter_mut().zip(a.iter().zip(b)).for_each(|(o, (a, b))| *o = f(*a, *b));
         }
     }
 }
