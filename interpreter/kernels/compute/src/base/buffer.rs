@@ -44,9 +44,8 @@ impl<T: Pod> AlignedVec<T> {
         if !take(count.saturating_mul(LINE)) {
             return Err(too_large);
         }
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(count).map_err(|_| too_large)?;
-        lines.resize(count, Line([0; LINE]));
+        // Memory that is new from the system has zeros, which are not written again.
+        let lines = bytemuck::allocation::try_zeroed_vec(count).map_err(|()| too_large)?;
         Ok(Self { lines, len, element: PhantomData })
     }
 
