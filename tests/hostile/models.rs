@@ -363,10 +363,11 @@ pub(crate) fn transform(images: usize, length: i32) -> Model {
     build([graph])
 }
 
-/// `layers` matrix products of one column, all with the same `depth` weights, which are padded where they are packed.
+/// `layers` matrix products of two rows and one column, all with the same `depth` weights, which are padded where they are
+/// packed: those of one row stay in their place.
 pub(crate) fn shared_weights(layers: usize, depth: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
-    let x = graph.input("x", F32, [1, depth]);
+    let x = graph.input("x", F32, [2, depth]);
     let weights = graph.constant("weights", [1, depth], &vec![1f32; depth]);
     let layer = |_| {
         let params = FullyConnectedParams::default();

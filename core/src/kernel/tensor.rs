@@ -94,6 +94,11 @@ impl RuntimeTensor {
         self.placement == Placement::Constant
     }
 
+    /// Returns true for a constant in the model's bytes, and not for one that was computed while preparing.
+    pub fn is_stored(&self) -> bool {
+        self.is_constant() && self.owned.is_empty()
+    }
+
     /// Scale and zero point of per-tensor quantization.
     pub fn scale_zero_point(&self) -> Option<(f32, i32)> {
         self.quantization.as_ref()?.scale_zero_point()

@@ -47,6 +47,7 @@ pub use matmul::conv::{ConvF32, ConvPlan};
 pub use matmul::conv_i8::{ConvI8, FloatOutput, GemmI8, RowScales};
 pub use matmul::gemm::{BatchMatMulF32, GemmF32, GemmPlan, MatrixLayout};
 pub use matmul::geometry::{Checked, ConvGeometry, DepthwiseFilter, Filter};
+pub use matmul::row::{row_product, row_product_pays, row_product_scratch};
 pub use matmul::sparse::SparseF32;
 pub use rows::normalize::{Normalize, unit_length};
 pub use rows::reduce::{Each, Fold, Reduce, Sums, fold, stack};

@@ -83,6 +83,44 @@ fn products_of_every_tail() {
 }
 
 #[test]
+fn products_of_one_row_in_place() {
+    let mut rng = Rng::new(12);
+    let pool = ThreadPool::new(3);
+    for &isa in Isa::available() {
+        let depths = (0..=70).map(|k| (k, 9)).chain((0..=13).map(|n| (128, n)));
+        // Matrices and scratch that begin at any place of a vector.
+        let places = (1..16).map(|place| (128, place));
+        for (k, n) in depths.chain(places).chain([(1153, 1001), (64, 4099)]) {
+            let (a, all, bias) = (rng.floats(k), rng.floats(k * n + n), rng.floats(n));
+            let b = &all[n..];
+            let clamp = clamps(&mut rng);
+            for bias in [None, Some(&bias[..])] {
+                let sum = |j: usize| {
+                    (0..k).map(|x| a[x] * b[j * k + x]).sum::<f32>() + bias.map_or(0.0, |bias| bias[j])
+                };
+                let expected: Vec<f32> = (0..n).map(|j| sum(j).max(clamp.low).min(clamp.high)).collect();
+                for par in [&pool as &dyn Parallel, &Serial] {
+                    let mut out = vec![f32::NAN; n];
+                    let mut scratch = vec![f32::NAN; row_product_scratch(k) + 3];
+                    row_product(isa, (&a, b, bias), &mut out, clamp, &mut scratch[n % 4..], par).unwrap();
+                    close(&out, &expected, k, || format!("{} {k}x{n}", isa.name()));
+                }
+            }
+        }
+        let mut out = [0.0; 2];
+        let mut run = |a: &[f32], b: &[f32], bias: Option<&[f32]>, scratch: usize| {
+            row_product(isa, (a, b, bias), &mut out, Clamp::RELU6, &mut vec![0.0; scratch], &Serial)?;
+            Ok::<_, ComputeError>(out)
+        };
+        let nan = run(&[f32::NAN, 1.0], &[1.0; 4], None, 18).unwrap();
+        assert!(nan.iter().all(|x| x.is_nan()), "{}: {nan:?}", isa.name());
+        assert!(run(&[1.0; 3], &[0.0; 5], None, 19).is_err());
+        assert!(run(&[1.0; 3], &[0.0; 6], Some(&[0.0]), 19).is_err());
+        assert!(run(&[1.0; 16], &[0.0; 32], None, 15).is_err());
+    }
+}
+
+#[test]
 fn products_of_two_variables() {
     let mut rng = Rng::new(2);
     let pool = ThreadPool::new(2);

@@ -1,28 +1,48 @@
-//! FULLY_CONNECTED with constant weights.
+//! FULLY_CONNECTED with constant weights, or with one row of floats.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize_packed, pack_shared};
+use super::{Quantized, clamp_of, compute_error, hybrid, int16, optimize, pack_shared};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Requantize, weight_scales};
-use delegraph_compute::{ChannelTies, GemmF32, GemmI8, Isa, MatrixLayout};
+use delegraph_compute::{
+    ChannelTies, GemmF32, GemmI8, Isa, MatrixLayout, row_product, row_product_pays, row_product_scratch,
+};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
-    optimize_packed(resolver, BuiltinOp::FULLY_CONNECTED, 1..=14, prepare);
+    optimize(resolver, BuiltinOp::FULLY_CONNECTED, 1..=14, prepare);
 }
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let (input, weights) = (cx.input(0)?, cx.input(1)?);
-    let known = weights.is_known() && cx.optional_input(2).is_none_or(|bias| bias.is_known());
     let format = cx.params::<FullyConnectedParams>()?.weights_format;
-    if !known || format != WeightsFormat::Default || weights.tensor().sparsity.is_some() {
+    if format != WeightsFormat::Default || weights.tensor().sparsity.is_some() {
         return Ok(None);
     }
     let &[units, depth] = &weights.shape()[..] else { return Ok(None) };
     let Some(rows) = input.shape().elements().checked_div(depth) else { return Ok(None) };
+    let floats = [Some(input), Some(weights), cx.optional_input(2)]
+        .into_iter()
+        .flatten()
+        .all(|tensor| tensor.ty() == TensorType::Float32);
+    // Weights that were computed while preparing release their memory once they are packed.
+    let stays = weights.tensor().is_stored() || !weights.is_known();
+    if floats && stays && row_product_pays(Isa::best(), rows, depth, units) {
+        return one_row(cx, depth);
+    }
+    let known = weights.is_known() && cx.optional_input(2).is_none_or(|bias| bias.is_known());
+    let invoke = if known { packed(cx, (rows, depth, units))? } else { None };
+    if invoke.is_some() {
+        cx.done_with_constants();
+    }
+    Ok(invoke)
+}
+
+fn packed(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Option<Invoke>> {
+    let (input, weights) = (cx.input(0)?, cx.input(1)?);
     match (input.ty(), weights.ty()) {
         (TensorType::Float32, TensorType::Float32) => float(cx, (rows, depth, units)),
         (TensorType::Int8, TensorType::Int8 | TensorType::Int4) | (TensorType::UInt8, TensorType::UInt8) => {
@@ -45,6 +65,20 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
 }
 
 type Size = (usize, usize, usize);
+
+/// Reads the weights where they are: a packed copy would take their memory again, and be read no faster.
+fn one_row(cx: &mut PrepareContext<'_>, depth: usize) -> Result<Option<Invoke>> {
+    let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
+    let Some(clamp) = clamp_of(activation) else { return Ok(None) };
+    let has_bias = cx.optional_input(2).is_some();
+    let (isa, scratch) = (Isa::best(), cx.temporary_of::<f32>(row_product_scratch(depth))?);
+    Ok(Some(Box::new(move |cx| {
+        let bias = if has_bias { Some(cx.input::<f32>(2)?) } else { None };
+        let (input, weights, output) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(0)?);
+        let scratch = cx.temporary::<f32>(scratch)?;
+        row_product(isa, (input, weights, bias), output, clamp, scratch, cx.parallel()).map_err(compute_error)
+    })))
+}
 
 fn float(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Option<Invoke>> {
     let activation = cx.params::<FullyConnectedParams>()?.fused_activation_function;
@@ -104,7 +138,7 @@ fn integer(cx: &mut PrepareContext<'_>, (rows, depth, units): Size) -> Result<Op
 
 #[cfg(test)]
 mod tests {
-    use delegraph_core::ops::Params;
+    use delegraph_core::ops::{Activation, Params};
 
     use super::*;
     use crate::testing::{T, check};
@@ -116,5 +150,31 @@ mod tests {
         let expected = T::new(&[1, 1], &[10i8]).quantized(0.5, 0);
         let params = Params::from(FullyConnectedParams::default());
         check(BuiltinOp::FULLY_CONNECTED, 4, params, &[Some(input), Some(weights)], &[expected]);
+    }
+
+    #[test]
+    fn one_row_of_many_weights() {
+        let (depth, units) = (1024, 34);
+        let input: Vec<f32> = (0..depth).map(|i| (i % 7) as f32 - 3.0).collect();
+        let weights: Vec<f32> = (0..depth * units).map(|i| (i % 5) as f32 - 2.0).collect();
+        let bias: Vec<f32> = (0..units).map(|i| i as f32).collect();
+        for bias in [None, Some(bias)] {
+            let sum = |unit: usize| {
+                let products = input.iter().zip(&weights[unit * depth..]).map(|(x, w)| x * w);
+                products.sum::<f32>() + bias.as_ref().map_or(0.0, |bias| bias[unit])
+            };
+            let expected: Vec<f32> = (0..units).map(|unit| sum(unit).max(0.0)).collect();
+            for constant in [true, false] {
+                let weights = T::new(&[units, depth], &weights);
+                let inputs = [
+                    Some(T::new(&[1, depth], &input)),
+                    Some(if constant { weights.constant() } else { weights }),
+                    bias.as_ref().map(|bias| T::new(&[units], bias)),
+                ];
+                let params = FullyConnectedParams::default().fused_activation_function(Activation::Relu);
+                let expected = [T::new(&[1, units], &expected)];
+                check(BuiltinOp::FULLY_CONNECTED, 1, Params::from(params), &inputs, &expected);
+            }
+        }
     }
 }

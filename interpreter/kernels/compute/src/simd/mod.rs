@@ -80,6 +80,26 @@ pub(crate) trait Simd: Copy + 'static {
     /// Transposes `LANES` rows of `LANES` floats. Rows are `step` floats apart, those of the result `to_step`.
     unsafe fn transpose(from: *const f32, step: usize, to: *mut f32, to_step: usize);
 
+    /// The sum of the lanes of each vector.
+    #[inline(always)]
+    unsafe fn sums(vectors: [Self::F; 8]) -> [f32; 8] {
+        let mut sums = [0.0; 8];
+        for (sum, v) in sums.iter_mut().zip(vectors) {
+            let mut lanes = [0.0; 16];
+            // SAFETY: no vector has more than 16 lanes; the instructions exist by the caller's contract.
+            unsafe { Self::store(lanes.as_mut_ptr(), v) };
+            let mut count = Self::LANES;
+            while count > 1 {
+                count /= 2;
+                for lane in 0..count {
+                    lanes[lane] += lanes[lane + count];
+                }
+            }
+            *sum = lanes[0];
+        }
+        sums
+    }
+
     /// Absolute value.
     #[inline(always)]
     unsafe fn abs(a: Self::F) -> Self::F {

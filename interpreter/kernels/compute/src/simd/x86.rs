@@ -54,6 +54,34 @@ fn first16(n: usize) -> __mmask16 {
     (0xFFFFu32 >> (16 - n.min(16)) as u32) as __mmask16
 }
 
+/// The sum of the lanes of each vector.
+///
+/// # Safety
+/// The processor must have SSE3.
+#[inline(always)]
+unsafe fn sums_of_four([a, b, c, d]: [__m128; 4]) -> __m128 {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { _mm_hadd_ps(_mm_hadd_ps(a, b), _mm_hadd_ps(c, d)) }
+}
+
+/// The sum of the lanes of each vector.
+///
+/// # Safety
+/// The processor must have AVX.
+#[inline(always)]
+unsafe fn sums_of_eight([a, b, c, d, e, f, g, h]: [__m256; 8]) -> [f32; 8] {
+    // SAFETY: the caller meets the contract of this function; the array has eight floats.
+    unsafe {
+        let first = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+        let last = _mm256_hadd_ps(_mm256_hadd_ps(e, f), _mm256_hadd_ps(g, h));
+        let halves =
+            [_mm256_permute2f128_ps::<0x20>(first, last), _mm256_permute2f128_ps::<0x31>(first, last)];
+        let mut sums = [0.0; 8];
+        _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(halves[0], halves[1]));
+        sums
+    }
+}
+
 impl Simd for Sse41 {
     type F = __m128;
     type M = __m128;
@@ -101,6 +129,13 @@ impl Simd for Sse41 {
             for (i, column) in [a, b, c, d].into_iter().enumerate() {
                 _mm_storeu_ps(to.add(i * to_step), column);
             }
+        };
+        sums(vectors: [__m128; 8]) -> [f32; 8] = {
+            let [a, b, c, d, e, f, g, h] = vectors;
+            let mut sums = [0.0; 8];
+            _mm_storeu_ps(sums.as_mut_ptr(), sums_of_four([a, b, c, d]));
+            _mm_storeu_ps(sums.as_mut_ptr().add(4), sums_of_four([e, f, g, h]));
+            sums
         };
     }
 }
@@ -162,6 +197,7 @@ impl Simd for Avx2 {
                 }
             }
         };
+        sums(vectors: [__m256; 8]) -> [f32; 8] = sums_of_eight(vectors);
     }
 }
 
@@ -225,6 +261,14 @@ impl Simd for Avx512 {
                     _mm512_storeu_ps(to.add((4 * part + i) * to_step), *column);
                 }
             }
+        };
+        sums(vectors: [__m512; 8]) -> [f32; 8] = {
+            // Halves are added first.
+            let mut halves = [_mm256_setzero_ps(); 8];
+            for (half, v) in halves.iter_mut().zip(vectors) {
+                *half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
+            }
+            sums_of_eight(halves)
         };
     }
 }
