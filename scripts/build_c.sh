@@ -1,8 +1,10 @@
 #!/bin/sh
 # Builds libtensorflowlite_c and libdelegraph into a folder as they are installed: lib, include, pkg-config and CMake files.
 #
-#     scripts/build_c.sh FOLDER [--profile PROFILE] [--no-gpu] [--prefix PREFIX]
+#     scripts/build_c.sh FOLDER [--profile PROFILE] [--no-gpu] [--prefix PREFIX] [--any-x86]
 #
+# On x86-64, optimized libraries need SSE4.2 (x86-64-v2), which processors have since 2009; on an older one the dynamic loader
+# of Linux reports the level that is missing. With --any-x86 they run on every processor, and are 0.5 MB larger.
 # The files of pkg-config and CMake name PREFIX, by default FOLDER. Needs only Rust and its linker driver (cc).
 set -eu
 
@@ -10,12 +12,13 @@ cd "$(dirname "$0")/.."
 CARGO=${CARGO:-cargo}
 out=$1
 shift
-profile=c-api features="" prefix=
+profile=c-api features="" prefix= level=x86-64-v2
 while [ $# -gt 0 ]; do
     case $1 in
         --profile) profile=$2; shift ;;
         --no-gpu) features="--no-default-features" ;;
         --prefix) prefix=$2; shift ;;
+        --any-x86) level= ;;
         *) echo "build_c: unknown option $1" >&2; exit 2 ;;
     esac
     shift
@@ -27,6 +30,17 @@ target=${CARGO_TARGET_DIR:-target}
 folder=$profile
 [ "$profile" = dev ] && folder=debug
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+# linked: what marks a library with the level, if the linker can.
+linked=
+if [ "$profile" = dev ] || [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
+    level=
+fi
+if [ -n "$level" ]; then
+    export RUSTFLAGS="${RUSTFLAGS:+$RUSTFLAGS }-C target-cpu=$level"
+    # A linker that does not know the option ignores it.
+    linked="-Wl,-z,$level"
+fi
 
 if [ "$profile" = dev ] && [ -z "$features" ]; then
     sh scripts/build_checks.sh
@@ -50,8 +64,9 @@ library() {
         # linked from the static one, with the list of symbols and their version.
         script=$target/$folder/$1.lds
         { echo "$4 {"; echo "  global:"; sed 's/.*/    &;/' "$3"; echo "  local: *;"; echo "};"; } >"$script"
+        # shellcheck disable=SC2086 # Absent for other levels.
         ${CC:-cc} -shared -o "$out/lib/lib$1.so" \
-            -Wl,-soname,"lib$1.so" -Wl,--version-script="$script" -Wl,--gc-sections -Wl,-z,relro,-z,now \
+            -Wl,-soname,"lib$1.so" -Wl,--version-script="$script" -Wl,--gc-sections -Wl,-z,relro,-z,now $linked \
             -Wl,--no-undefined -Wl,--whole-archive "$target/$folder/lib$2.a" -Wl,--no-whole-archive \
             -lgcc_s -lpthread -lm -ldl -lc
         [ "$profile" = dev ] || strip --strip-unneeded "$out/lib/lib$1.so" 2>/dev/null || true

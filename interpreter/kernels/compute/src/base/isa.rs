@@ -15,7 +15,7 @@ pub struct Isa(Level);
 /// Instruction sets that inner loops are compiled for, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+    #[cfg(portable)]
     Portable,
     #[cfg(target_arch = "x86_64")]
     Sse41,
@@ -41,10 +41,7 @@ enum Level {
 
 /// Instructions of loops over floats, and of loops that the compiler vectorizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    all(target_arch = "wasm32", target_feature = "simd128"),
-    expect(dead_code, reason = "see `Isa::BASELINE`")
-)]
+#[cfg_attr(not(portable), expect(dead_code, reason = "see `Isa::BASELINE`"))]
 pub(crate) enum Floats {
     Portable,
     #[cfg(target_arch = "x86_64")]
@@ -61,10 +58,7 @@ pub(crate) enum Floats {
 
 /// Instructions of products of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    all(target_arch = "wasm32", target_feature = "simd128"),
-    expect(dead_code, reason = "see `Isa::BASELINE`")
-)]
+#[cfg_attr(not(portable), expect(dead_code, reason = "see `Isa::BASELINE`"))]
 pub(crate) enum Bytes {
     Portable,
     /// Products of pairs of 16 bits.
@@ -101,13 +95,17 @@ pub(crate) enum Bytes {
 
 impl Isa {
     /// The set that every processor has.
-    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+    #[cfg(portable)]
     pub const BASELINE: Self = Self(Level::Portable);
 
     /// The set that every processor has. It needs no portable one beside it: an eighth of a module's code, which pages
     /// would load for nothing.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     pub const BASELINE: Self = Self(Level::Simd128);
+
+    /// The set that every processor has.
+    #[cfg(all(target_arch = "x86_64", not(portable)))]
+    pub const BASELINE: Self = Self(Level::Sse41);
 
     /// Returns the set that kernels use: the fastest one of this processor, or the available one that the environment
     /// variable [`ISA_VARIABLE`] named when this function was first called.
@@ -141,7 +139,8 @@ impl Isa {
     /// Names of all sets for this architecture, slowest first, including sets that this processor lacks.
     pub fn all_names() -> &'static [&'static str] {
         if cfg!(target_arch = "x86_64") {
-            &["portable", "sse4.1", "avx2", "avx2vnni", "avx512", "avx512vnni"]
+            let all = &["portable", "sse4.1", "avx2", "avx2vnni", "avx512", "avx512vnni"];
+            if cfg!(portable) { all } else { &all[1..] }
         } else if cfg!(target_arch = "aarch64") {
             &["portable", "neon", "neon-dotprod", "neon-i8mm"]
         } else if cfg!(target_arch = "wasm32") {
@@ -158,7 +157,7 @@ impl Isa {
     /// Name for reports.
     pub fn name(self) -> &'static str {
         match self.0 {
-            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+            #[cfg(portable)]
             Level::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
             Level::Sse41 => "sse4.1",
@@ -235,7 +234,7 @@ impl Isa {
     #[inline(always)]
     pub(crate) fn floats(self) -> Floats {
         match self.0 {
-            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+            #[cfg(portable)]
             Level::Portable => Floats::Portable,
             #[cfg(target_arch = "x86_64")]
             Level::Sse41 => Floats::Sse41,
@@ -256,7 +255,7 @@ impl Isa {
     #[inline(always)]
     pub(crate) fn bytes(self) -> Bytes {
         match self.0 {
-            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+            #[cfg(portable)]
             Level::Portable => Bytes::Portable,
             #[cfg(target_arch = "x86_64")]
             Level::Sse41 => Bytes::Sse41,
@@ -293,6 +292,7 @@ fn detect() -> Vec<Isa> {
         && is_x86_feature_detected!("avx512vl");
     let vnni = avx512 && is_x86_feature_detected!("avx512vnni");
     let sets = [
+        #[cfg(portable)]
         (true, Level::Portable),
         (is_x86_feature_detected!("sse4.1"), Level::Sse41),
         (avx2, Level::Avx2),
