@@ -23,7 +23,7 @@ pub(crate) fn is_one_task(work: usize) -> bool {
 }
 
 /// Returns the number of items per task, for `count` items that are each as much work as `each` elements: several tasks
-/// per thread, of at least [`PER_TASK`] elements.
+/// per thread, of at least `PER_TASK` elements.
 pub fn chunk_len(par: &dyn Parallel, count: usize, each: usize) -> usize {
     let threads = par.threads();
     if threads < 2 {
