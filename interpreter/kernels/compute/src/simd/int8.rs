@@ -188,8 +188,6 @@ pub(crate) trait TwoRows: Dot8 {
     const RUN: usize;
     /// Whether a row without another one is better computed as pairs of columns.
     const PAIRS_COLUMNS: bool;
-    /// Whether windows of 1, 2, 4 and 7 columns have functions of their own, as those of 3 and 5 have.
-    const OTHER_WIDTHS: bool;
 
     /// Loads the first `n` bytes of each row, at most `LANES`, and flips top bits before they are widened as signed values.
     unsafe fn two_rows(a: *const u8, b: *const u8, n: usize, flip: Self::Flip) -> Self::I;

@@ -523,7 +523,6 @@ impl TwoRows for Avx2Pairs {
     const RUN: usize = 8;
     /// One row takes one instruction.
     const PAIRS_COLUMNS: bool = false;
-    const OTHER_WIDTHS: bool = true;
 
     #[inline(always)]
     unsafe fn two_rows(a: *const u8, b: *const u8, n: usize, flip: __m128i) -> __m256i {

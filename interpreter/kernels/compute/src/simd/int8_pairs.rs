@@ -13,8 +13,6 @@ use crate::base::requant::{PRODUCT_FIELDS, PRODUCT_SHIFT, Records, RequantPart, 
 /// accessed; alignment is not required.
 pub(crate) trait Words: Copy + 'static {
     type V: Copy;
-    /// See [`TwoRows::OTHER_WIDTHS`].
-    const OTHER_WIDTHS: bool;
 
     unsafe fn load(p: *const u8) -> Self::V;
     unsafe fn store(p: *mut u8, v: Self::V);
@@ -481,7 +479,6 @@ impl<W: Words> Pairs<W, 1> {
 impl<W: Words> TwoRows for Pairs<W, 2> {
     const RUN: usize = 4;
     const PAIRS_COLUMNS: bool = true;
-    const OTHER_WIDTHS: bool = W::OTHER_WIDTHS;
 
     #[inline(always)]
     unsafe fn two_rows(a: *const u8, b: *const u8, n: usize, flip: W::V) -> [W::V; 2] {

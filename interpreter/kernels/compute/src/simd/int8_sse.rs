@@ -23,8 +23,6 @@ pub(crate) struct Sse41Words;
 
 impl Words for Sse41Words {
     type V = __m128i;
-    /// Processors without AVX2 are few, and the functions are 90 KB.
-    const OTHER_WIDTHS: bool = false;
 
     intrinsics! {
         load(p: *const u8) -> __m128i = _mm_loadu_si128(p.cast());

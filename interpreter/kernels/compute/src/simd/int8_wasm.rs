@@ -23,7 +23,6 @@ pub(crate) struct Simd128Words;
 
 impl Words for Simd128Words {
     type V = v128;
-    const OTHER_WIDTHS: bool = true;
 
     intrinsics! {
         load(p: *const u8) -> v128 = v128_load(p.cast());

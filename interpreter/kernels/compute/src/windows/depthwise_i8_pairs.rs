@@ -247,18 +247,18 @@ impl RowsTask<'_> {
                         _ if is_cut => {
                             D::call(Pixels::<D, 0, 1, false>(&r, &inner, PhantomData));
                         }
+                        (1, 1, _) => pixels!(1, 1),
+                        (1, 2, _) => pixels!(1, 2),
+                        (2, 1, 1) => pixels!(2, 1),
+                        (2, 2, 1) => pixels!(2, 2),
                         (3, 1, 1) => pixels!(3, 1),
                         (3, 2, 1) => pixels!(3, 2),
+                        (4, 1, 1) => pixels!(4, 1),
+                        (4, 2, 1) => pixels!(4, 2),
                         (5, 1, 1) => pixels!(5, 1),
                         (5, 2, 1) => pixels!(5, 2),
-                        (1, 1, _) if D::OTHER_WIDTHS => pixels!(1, 1),
-                        (1, 2, _) if D::OTHER_WIDTHS => pixels!(1, 2),
-                        (2, 1, 1) if D::OTHER_WIDTHS => pixels!(2, 1),
-                        (2, 2, 1) if D::OTHER_WIDTHS => pixels!(2, 2),
-                        (4, 1, 1) if D::OTHER_WIDTHS => pixels!(4, 1),
-                        (4, 2, 1) if D::OTHER_WIDTHS => pixels!(4, 2),
-                        (7, 1, 1) if D::OTHER_WIDTHS => pixels!(7, 1),
-                        (7, 2, 1) if D::OTHER_WIDTHS => pixels!(7, 2),
+                        (7, 1, 1) => pixels!(7, 1),
+                        (7, 2, 1) => pixels!(7, 2),
                         _ => pixels!(0, 1),
                     }
                 }
@@ -285,7 +285,7 @@ impl<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const FULL: bool> OwnF
         // SAFETY: the caller meets the contract of this function. Runs without checks of columns are in the interior.
         unsafe {
             if width < RUN {
-                let is_column = WIDTH <= 1 && FULL && r.layer.window[1] == 1 && r.rows_are_inside();
+                let is_column = WIDTH == 1 && FULL && r.rows_are_inside();
                 for x in 0..width {
                     if is_column && inner.contains(&x) {
                         column::<D>(r, x);
