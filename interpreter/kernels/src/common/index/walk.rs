@@ -202,12 +202,14 @@ struct Zip<'z, A, B, O, F> {
 impl<A: Copy, B: Copy, O, F: Fn(A, B) -> O> PieceTask for Zip<'_, A, B, O, F> {
     fn run(&mut self, [at_a, at_b]: [usize; 2], out: Range<usize>) {
         /// Copies of a repeated element, which are read as neighbours: a loop of its own would be compiled for every function.
-        const COPIES: usize = 32;
+        const COPIES: usize = 128;
+        /// Shorter runs do not pay for the copies.
+        const LONG: usize = 32;
         let (a, b, f) = (self.a, self.b, &self.f);
         let out = &mut self.out[out];
         let piece = match self.steps {
             [1, 1] => out.len(),
-            [1, 0] | [0, 1] if out.len() >= COPIES => COPIES,
+            [1, 0] | [0, 1] if out.len() >= LONG => COPIES,
             [step_a, step_b] => {
                 for (i, o) in out.iter_mut().enumerate() {
                     let i = i.cast_signed();
@@ -230,6 +232,23 @@ impl<A: Copy, B: Copy, O, F: Fn(A, B) -> O> PieceTask for Zip<'_, A, B, O, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_element_repeats_in_runs_of_any_length() {
+        for size in [1u32, 31, 32, 127, 128, 129, 300] {
+            let rows: Vec<u32> = (0..3 * size).map(|i| i * 7).collect();
+            let column = [5, 11, 13];
+            let want: Vec<u32> = (0..)
+                .zip(&rows)
+                .map(|(i, x): (usize, &u32)| x.wrapping_sub(column[i / size as usize]))
+                .collect();
+            let (shape, mut got) = ([3, size as usize], vec![0; rows.len()]);
+            Nest::broadcast(&shape, &[3, 1], &shape).zip(&rows, &column, &mut got, |a, b| a.wrapping_sub(b));
+            assert_eq!(got, want, "{size}");
+            Nest::broadcast(&[3, 1], &shape, &shape).zip(&column, &rows, &mut got, |a, b| b.wrapping_sub(a));
+            assert_eq!(got, want, "{size}");
+        }
+    }
 
     #[test]
     fn long_loops_poll() {
