@@ -387,6 +387,10 @@ fn composites_keep_the_reasons_of_delegates() {
     );
     let text = delegraph(&["explain", path(&file), "--delegate", "wgpu"]).expect(0, "").stdout;
     assert!(text.contains("wgpu: composite \"my.root\" is not supported (UnsupportedComposite)"), "{text}");
+    let graph = delegraph(&["graph", path(&file), "--delegate", "wgpu", "--json"]).expect(0, "").json();
+    let title = graph["vertices"][1]["title"].as_str().unwrap();
+    let reason = "not as a whole on wgpu: composite \"my.root\" is not supported (UnsupportedComposite)";
+    assert!(title.lines().any(|line| line == reason), "{title}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The contents of a picture of a graph, independent of the format.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
-use delegraph::core::{TensorId, printable};
+use delegraph::core::{NodeId, TensorId, printable};
 use delegraph::delegate_api::{GraphView, NodeReport, NodeView, PartitionReport, Report, Runner, TensorInfo};
 use delegraph::documents::Runners;
 use serde::Serialize;
@@ -108,7 +109,9 @@ impl Scene {
             Vertex { look: Look::Border, folded: false, node: None, label, detail, runner, title, callees }
         };
         let inputs = subgraph.inputs().iter().enumerate().map(|(i, &id)| border("input", i, id));
-        let nodes = report.nodes.iter().zip(&looks).map(|(n, &look)| node(graph, report, n, look, rest));
+        let composites = composites(report);
+        let nodes = report.nodes.iter().zip(&looks);
+        let nodes = nodes.map(|(n, &look)| node(graph, report, n, look, rest, &composites));
         let outputs = subgraph.outputs().iter().enumerate().map(|(i, &id)| border("output", i, id));
         let vertices: Vec<Vertex> = inputs.chain(nodes).chain(outputs).collect();
 
@@ -193,7 +196,34 @@ fn legend(report: &Report, looks: &[Look], folded: usize, rest: &Rest<'_>) -> Ve
     lines
 }
 
-fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, rest: &Rest<'_>) -> Vertex {
+/// Returns the delegates that do not run the composites of each node, a line each.
+fn composites(report: &Report) -> HashMap<NodeId, Vec<Rc<str>>> {
+    let mut lines: HashMap<NodeId, Vec<Rc<str>>> = HashMap::new();
+    for composite in &report.composites {
+        for (delegate, reason) in &composite.rejections {
+            let delegate = report.delegates.get(*delegate).map_or("", String::as_str);
+            let text = composite.describe(reason);
+            let line = format!(
+                "not as a whole on {}: {} ({})",
+                printable(delegate),
+                printable(&text),
+                reason.kind()
+            );
+            let line: Rc<str> = line.into();
+            composite.nodes.iter().for_each(|node| lines.entry(*node).or_default().push(line.clone()));
+        }
+    }
+    lines
+}
+
+fn node(
+    graph: &GraphView<'_>,
+    report: &Report,
+    n: &NodeReport,
+    look: Look,
+    rest: &Rest<'_>,
+    composites: &HashMap<NodeId, Vec<Rc<str>>>,
+) -> Vertex {
     let delegate = |i: usize| printable(report.delegates.get(i).map_or("", String::as_str));
     let runner = match n.runner {
         Runner::Folded => "folded".into(),
@@ -214,6 +244,7 @@ fn node(graph: &GraphView<'_>, report: &Report, n: &NodeReport, look: Look, rest
         let text = reason.to_string();
         title += &format!("\nnot on {}: {} ({})", delegate(*d), printable(&text), reason.kind());
     }
+    composites.get(&n.node).into_iter().flatten().for_each(|line| title += &format!("\n{line}"));
     let callees: Vec<usize> = graph.subgraph().node(n.node).callees().collect();
     for callee in &callees {
         let name = graph.model().subgraphs().get(*callee).map_or("", |subgraph| subgraph.name());
