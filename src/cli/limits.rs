@@ -81,12 +81,12 @@ impl Limits {
         }
         let count = nodes(model);
         match self.outside(count) {
-            Some(option) => {
+            Some(text) => {
                 let help = match count {
                     0 => "the model has no nodes".into(),
                     count => format!("the largest graph of the model has {}", numbered(count)),
                 };
-                Err(wrong(format!("{option}: there is no such node"), help))
+                Err(wrong(text, help))
             }
             None => Ok(()),
         }
@@ -114,23 +114,31 @@ impl Limits {
             return Err(wrong(text, "`delegraph ops` lists the builtin ops".into()));
         }
         match self.outside(count) {
-            Some(option) => {
+            Some(text) => {
                 let help = match count {
                     0 => "the models of the cases have no nodes".into(),
                     count => format!("the largest graph of the cases has {}", numbered(count)),
                 };
-                Err(wrong(format!("{option}: there is no such node"), help))
+                Err(wrong(text, help))
             }
             None => Ok(()),
         }
     }
 
-    /// Returns the first option that names a node of a number of at least `count`.
+    /// Returns what is wrong with the first option that names a node of a number of at least `count`.
     fn outside(&self, count: usize) -> Option<String> {
         let node = self.excluded_nodes.iter().find(|n| **n >= count);
         let range = self.nodes.as_ref().filter(|range| range.end > count);
-        node.map(|n| format!("--exclude-node {n}"))
-            .or_else(|| range.map(|range| format!("--nodes {}..{}", range.start, range.end)))
+        let of_range = |range: &Range<usize>| {
+            let (first, last) = (range.start.max(count), range.end - 1);
+            let nodes =
+                if first == last { format!("node {first}") } else { format!("nodes {first} to {last}") };
+            format!(
+                "--nodes {}..{}: the last node of A..B is B - 1, and there is no {nodes}",
+                range.start, range.end
+            )
+        };
+        node.map(|n| format!("--exclude-node {n}: there is no such node")).or_else(|| range.map(of_range))
     }
 }
 
@@ -248,6 +256,19 @@ mod tests {
     #[test]
     fn nodes_are_numbered() {
         assert_eq!([1, 2, 9].map(numbered), ["1 node, number 0", "2 nodes, 0 to 1", "9 nodes, 0 to 8"]);
+    }
+
+    #[test]
+    fn nodes_that_are_missing_are_named() {
+        let outside = |argument: &str, count| parse(&[argument]).unwrap().outside(count);
+        let text = "the last node of A..B is B - 1, and there is no";
+        assert_eq!(outside("--nodes=3..5", 5), None);
+        assert_eq!(outside("--nodes=3..5", 4), Some(format!("--nodes 3..5: {text} node 4")));
+        assert_eq!(outside("--nodes=3..9", 1), Some(format!("--nodes 3..9: {text} nodes 3 to 8")));
+        assert_eq!(
+            outside("--exclude-node=4", 4).as_deref(),
+            Some("--exclude-node 4: there is no such node")
+        );
     }
 
     #[test]
