@@ -113,8 +113,9 @@ struct NodeTime {
 struct OpTime {
     op: String,
     nodes: usize,
-    ms: f64,
-    share: f64,
+    /// The sum of the times of its nodes; `None` if none was measured by itself.
+    ms: Option<f64>,
+    share: Option<f64>,
     multiply_adds: u64,
 }
 
@@ -363,12 +364,12 @@ impl Profile {
             let op =
                 ops.entry(&node.op).or_insert_with(|| OpTime { op: node.op.clone(), ..OpTime::default() });
             op.nodes += 1;
-            op.ms += node.ms.unwrap_or(0.0);
+            op.ms = op.ms.into_iter().chain(node.ms).reduce(|sum, ms| sum + ms);
             op.multiply_adds = op.multiply_adds.saturating_add(node.multiply_adds);
         }
         let mut ops: Vec<OpTime> = ops.into_values().collect();
-        ops.iter_mut().for_each(|op| op.share = op.ms / self.total_ms);
-        ops.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+        ops.iter_mut().for_each(|op| op.share = op.ms.map(|ms| ms / self.total_ms));
+        ops.sort_by(|a, b| b.ms.unwrap_or(0.0).total_cmp(&a.ms.unwrap_or(0.0)));
         self.ops = ops;
     }
 }

@@ -108,8 +108,8 @@ impl Document for Profile {
         let count = rows.len();
         section("Partitions", &header, &[2, 3, 4, 5, 6, 7, 8], rows, count);
         let rows = self.ops.iter().map(|op| {
-            let share = percent(Some(op.share));
-            vec![op.op.clone(), op.nodes.to_string(), number(Some(op.ms)), share, scaled(op.multiply_adds)]
+            let (time, share) = (number(op.ms), percent(op.share));
+            vec![op.op.clone(), op.nodes.to_string(), time, share, scaled(op.multiply_adds)]
         });
         section(
             "Ops",
