@@ -289,9 +289,6 @@ impl Document for Bench {
         let Bench { memory: m, runs, .. } = self;
         let threads = plural(self.threads, "thread");
         let mut text = format!("{} on {}, {threads}\n", printable(&self.model), self.delegate);
-        for failure in &self.delegation.failures {
-            text += &format!("failed and left out: {failure}\n");
-        }
         text += &self.delegation.text();
         let ratio = |get: fn(&Ratios) -> Option<f64>| {
             let number = |r: Option<f64>| r.map_or_else(|| "-".to_owned(), |r| format!("{r:.3}"));
