@@ -107,6 +107,8 @@ fn write(
         Failure::new(Exit::Failed, format!("{}: cannot be made: {error}", folder.display()))
     };
     let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = parent.ancestors().take_while(is_missing).collect();
     fs::create_dir_all(parent).map_err(failed)?;
     let partial = parent.join(format!(".{name}.{}", std::process::id()));
     let written = write_files(&partial, name, checkout)
@@ -115,6 +117,10 @@ fn write(
         .and_then(|()| fs::rename(&partial, folder).map_err(failed));
     if written.is_err() {
         let _ = fs::remove_dir_all(&partial);
+        // The innermost one first; one that is not empty is another program's by now.
+        for folder in missing {
+            let _ = fs::remove_dir(folder);
+        }
     }
     written
 }
@@ -281,6 +287,9 @@ mod tests {
         assert!(write(&target, "npu", None, |_| Ok(())).is_err());
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["crate"]);
+        let refuse = |_: &Path| Err(Failure::invalid("no"));
+        assert!(write(&folder.join("a/b/crate"), "npu", None, refuse).is_err());
+        assert!(!folder.join("a").exists());
         fs::remove_dir_all(&folder).unwrap();
     }
 
