@@ -235,7 +235,8 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &D
     let at = &deviation.at;
     let mut text = String::new();
     if let Some([here, there]) = case.from_real(i, outputs) {
-        let _ = write!(text, "; from real numbers: here {here:.3}, LiteRT {there:.3}");
+        let number = |v: f64| if v < 1e-2 { format!("{v:.1e}") } else { format!("{v:.3}") };
+        let _ = write!(text, "; from real numbers: here {}, LiteRT {}", number(here), number(there));
     }
     if case.behind_specials(i, at) {
         text += "; all behind NaN, infinity or overflow";

@@ -7,6 +7,7 @@
 //! - whether the difference is a rounding error of sums that an activation clamps.
 
 use delegraph_core::ops::ParamValue;
+use delegraph_core::ops::local_response_normalization::LocalResponseNormalizationParams;
 use delegraph_core::{BuiltinOp as Op, Quantization};
 use delegraph_interpreter::{BuiltinOpResolver, ReferenceOpResolver};
 
@@ -19,7 +20,8 @@ use crate::compare::numbers;
 impl Case {
     /// Returns the largest distances of two variants of output `i` from the result of real numbers (rounded to floats)
     /// for the same operands: in steps of a quantized output, otherwise relative to the largest result before a fused
-    /// activation. `None` if nothing is quantized or a 16-bit float, or if the op does not compute with real numbers.
+    /// activation. `None` if nothing is quantized or a 16-bit float (except of LOCAL_RESPONSE_NORMALIZATION), or if the op does
+    /// not compute with real numbers.
     pub fn from_real(&self, i: usize, outputs: [&Computed; 2]) -> Option<[f64; 2]> {
         let real = self.real_output(i)?;
         let quantization = self.outputs.get(i)?.quantization.as_ref().and_then(|q| q.scale_zero_point());
@@ -39,6 +41,7 @@ impl Case {
                         let steps = real / f64::from(scale) + f64::from(zero);
                         (steps.clamp(least, most) - element).abs()
                     }
+                    None if real.is_nan() && element.is_nan() => 0.0,
                     None => (real - element).abs() / largest,
                 };
                 // NaN is not evidence.
@@ -55,6 +58,9 @@ impl Case {
         if !self.is_single() || self.steps > 1 {
             return None;
         }
+        if let Params::LocalResponseNormalization(params) = &self.params {
+            return self.normalized(params);
+        }
         let real = self.in_real_numbers()?;
         if matches!(self.op, Op::QUANTIZE | Op::DEQUANTIZE) {
             let input = real.inputs.first()?.as_ref()?;
@@ -63,6 +69,24 @@ impl Case {
         let outputs = real.run(real.build().ok()?, ReferenceOpResolver::new()).ok()?;
         let output = outputs.get(i)?;
         numbers(output.ty, &output.bytes)
+    }
+
+    /// Returns the output of LOCAL_RESPONSE_NORMALIZATION with sums of 64-bit floats: a difference of its bias and squares
+    /// has the error of the squares.
+    fn normalized(&self, params: &LocalResponseNormalizationParams) -> Option<Vec<f64>> {
+        let input = self.inputs.first()?.as_ref()?;
+        let values = numbers(input.ty, &input.data(0, 0))?;
+        let (depth, radius) = (*input.shape.last()?, usize::try_from(params.radius).ok()?);
+        let [bias, alpha, beta] = [params.bias, params.alpha, params.beta].map(f64::from);
+        let row = |row: &[f64]| -> Vec<f64> {
+            let at = |(c, value): (usize, &f64)| {
+                let window = c.saturating_sub(radius)..c.saturating_add(radius + 1).min(depth);
+                let squares: f64 = row.get(window).into_iter().flatten().map(|v| v * v).sum();
+                value * (bias + alpha * squares).powf(-beta)
+            };
+            row.iter().enumerate().map(at).collect()
+        };
+        Some(values.chunks_exact(depth.max(1)).flat_map(row).collect())
     }
 
     /// Returns the case with floats for all operands and outputs that are quantized or 16-bit floats.
@@ -124,8 +148,9 @@ impl Case {
     /// Returns whether NaN, infinities and floats that overflow influence all these elements of output `i`: each
     /// element changes if they are replaced by other numbers. Outputs count across all steps.
     pub fn behind_specials(&self, i: usize, at: &[usize]) -> bool {
-        let overflow = self.overflow();
-        let run = |number: Option<f64>| {
+        /// Numbers whose product over the steps of a recurrent layer overflows.
+        const OVERFLOW_OF_STEPS: f64 = 1e3;
+        let run = |number: Option<f64>, overflow: f64| {
             let mut case = self.clone();
             if let Some(number) = number {
                 case.inputs.iter_mut().flatten().for_each(|operand| operand.moderate(number, overflow));
@@ -134,12 +159,20 @@ impl Case {
             let output = outputs.into_iter().nth(i)?;
             numbers(output.ty, &output.bytes)
         };
+        let Some(own) = run(None, f64::INFINITY) else { return false };
         // The last ones exceed all numbers that do not count as overflow in sums and extrema of usual data.
-        let numbers = [None, Some(0.37), Some(-2.9), Some(1e6), Some(-1e6), Some(1e12), Some(-1e12)];
-        let outputs: Option<Vec<Vec<f64>>> = numbers.into_iter().map(run).collect();
+        let others = [0.37, -2.9, 1e6, -1e6, 1e12, -1e12];
+        let outputs: Option<Vec<_>> = others.iter().map(|n| run(Some(*n), self.overflow())).collect();
         let Some(outputs) = outputs else { return false };
-        let element = |output: &Vec<f64>, at: usize| output.get(at).map(|v| v.to_bits());
-        at.iter().all(|&at| outputs.iter().any(|output| element(output, at) != element(&outputs[0], at)))
+        let moderate = self.is_recurrent().then(|| run(Some(0.37), OVERFLOW_OF_STEPS)).flatten();
+        let changes = |output: &Vec<f64>, at: usize| {
+            output.get(at).map(|v| v.to_bits()) != own.get(at).map(|v| v.to_bits())
+        };
+        let overflows = |at: usize| own.get(at).is_some_and(|v| !v.is_finite());
+        at.iter().all(|&at| {
+            outputs.iter().any(|output| changes(output, at))
+                || (overflows(at) && moderate.as_ref().is_some_and(|output| changes(output, at)))
+        })
     }
 
     /// As [`Case::behind_specials`], for the elements that are not NaN in `wanted`.
