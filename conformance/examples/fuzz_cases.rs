@@ -265,6 +265,9 @@ fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &D
     if case.state_overflows(outputs, at) {
         text += "; all in a state that overflows";
     }
+    if outputs.iter().all(|output| case.state_saturates(output)) {
+        text += "; a state from -1 to 1";
+    }
     if case.amplifies_roundings(i, outputs, at) {
         text += "; less than four times the change by operands that differ in their last bits";
     }

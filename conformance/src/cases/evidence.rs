@@ -277,6 +277,16 @@ impl Case {
             && outputs.iter().all(|output| overflows(output) == Some(true))
     }
 
+    /// Returns whether this output of a recurrent layer has values that are nearly -1 and values that are nearly 1: the zero
+    /// point of such a state is between two integers, and the last bit of the activation decides which it is.
+    pub fn state_saturates(&self, output: &Computed) -> bool {
+        const NEARLY: f64 = 1.0 - 1e-6;
+        let Some(elements) = numbers(output.ty, &output.bytes) else { return false };
+        self.is_single()
+            && self.is_recurrent()
+            && [-1.0, 1.0].iter().all(|sign| elements.iter().any(|v| (NEARLY..=1.0).contains(&(v * sign))))
+    }
+
     /// Returns the case without its fused activation, if the op has one.
     fn without_activation(&self) -> Option<Case> {
         let mut case = self.clone();
