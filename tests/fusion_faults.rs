@@ -16,6 +16,7 @@ use delegraph::core::ops::svdf::SvdfParams;
 use delegraph::core::ops::variables::VarHandleParams;
 use delegraph::core::{BuiltinOp, ModelBuilder, Op, Params, SubgraphBuilder};
 use delegraph::{Model, TensorType};
+use serde_json::json;
 
 /// A model of one op.
 fn model(op: Op) -> Model {
@@ -160,6 +161,22 @@ fn a_composite_that_is_left_is_named_by_its_output() {
         let text = format!("composite \"acme.f\" ({writes}) is left: its body does not give");
         assert!(ran.stdout.contains(&text), "{}", ran.stdout);
     }
+}
+
+#[test]
+fn the_same_model_in_other_bytes_is_no_rewriting() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (file, returned, out) = (at("model.tflite"), at("returned.tflite"), at("out.tflite"));
+    model(BuiltinOp::ABS.into()).save(&file).unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes.extend([0; 8]);
+    std::fs::write(&returned, bytes).unwrap();
+    let Some(library) = library(&at("same.so"), &returned, &[]) else { return };
+    let fusion = format!("plugin:{}", path(&library));
+    let arguments = ["fuse", path(&file), "-o", path(&out), "--fusion", &fusion, "--json"];
+    let found = delegraph(&arguments).expect(0, "").json();
+    assert_eq!((&found["changes"], &found["unsettled"]), (&json!([]), &json!([])), "{found}");
 }
 
 #[test]

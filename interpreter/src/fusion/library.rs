@@ -104,6 +104,10 @@ impl LibraryPass {
         if let Some(what) = interface::difference(model, &fused) {
             return Err(other_interface(&self.who(), &what));
         }
+        // Another writer encodes the same model in other bytes.
+        if fused.to_bytes()? == given {
+            return Ok(Rewritten { model: None, changes: Vec::new(), unchanged });
+        }
         if self.fusion.kind == FusionKind::Composite
             && !unresolved.excuses(&fused, &**resolver)
             && let Some(reason) = self.difference(model, &fused, resolver, limits)?
