@@ -508,7 +508,7 @@ fn fuse_rewrites_a_file_and_compares_the_outputs() {
     );
     assert!(found["differences"][0]["greatest"].as_f64().unwrap() < 1e-6);
     let text = delegraph(&[&arguments[..], &["--report"]].concat()).expect(0, "").stdout;
-    assert!(text.contains("fuse-activation") && text.contains("2 nodes, were 4"), "{text}");
+    assert!(text.contains("fuse-activation") && text.contains("2 nodes, before: 4"), "{text}");
     assert!(text.contains("outputs differ by ") && !text.contains("0e0"), "{text}");
     // The composite stays for delegates if the option requires it.
     let kept = [&arguments[..], &["--keep-composites", "--json"]].concat();

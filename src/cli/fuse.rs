@@ -478,7 +478,7 @@ impl Rewritten {
             text += &format!("Stopped after the maximum number of rounds, still changed by: {names}\n");
         }
         text += &format!(
-            "{}, were {}; {}, were {}\n",
+            "{}, before: {}; {}, before: {}\n",
             plural(self.nodes.after, "node"),
             self.nodes.before,
             work(self.multiply_adds.after),

@@ -328,8 +328,9 @@ fn listed<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 /// cause, not the model.
 fn of_shapes(error: Error, causes: &[String]) -> Failure {
     let kind = error.kind();
-    // Advice on raising a limit is kept. Advice about invalid nodes would point to the model.
-    let raise = failure::help(&error).filter(|_| kind == ErrorKind::Failed);
+    // Advice on raising a limit is kept. Advice about invalid nodes would point to the model, and a smaller shape is
+    // advised below.
+    let raise = failure::help(&error).filter(|_| kind == ErrorKind::Failed && !is_of_memory(&error));
     let raise = raise.map(|help| format!("; {help}")).unwrap_or_default();
     let failure = Failure::from(error);
     if causes.is_empty() || kind == ErrorKind::Unsupported {

@@ -131,12 +131,13 @@ impl Limits {
         let range = self.nodes.as_ref().filter(|range| range.end > count);
         let of_range = |range: &Range<usize>| {
             let (first, last) = (range.start.max(count), range.end - 1);
-            let nodes =
-                if first == last { format!("node {first}") } else { format!("nodes {first} to {last}") };
-            format!(
-                "--nodes {}..{}: the last node of A..B is B - 1, and there is no {nodes}",
-                range.start, range.end
-            )
+            let nodes = if first == last {
+                format!("is no node {first}")
+            } else {
+                format!("are no nodes {first} to {last}")
+            };
+            let Range { start, end } = range;
+            format!("--nodes {start}..{end}: the last node of A..B is B - 1, and there {nodes}")
         };
         node.map(|n| format!("--exclude-node {n}: there is no such node")).or_else(|| range.map(of_range))
     }
@@ -198,8 +199,8 @@ fn op(name: &str) -> Op {
 
 /// `A..B`.
 fn range(text: &str) -> Result<Range<usize>, String> {
-    let (start, end) =
-        text.split_once("..").ok_or("write A..B, which is nodes A to before B: 0..5 is the first five")?;
+    let ends = text.split_once("..").filter(|(start, end)| !start.is_empty() && !end.is_empty());
+    let (start, end) = ends.ok_or("write A..B, which is nodes A to before B: 0..5 is the first five")?;
     let (start, end) = (part(start)?, part(end)?);
     if start < end {
         Ok(start..end)
@@ -261,10 +262,10 @@ mod tests {
     #[test]
     fn nodes_that_are_missing_are_named() {
         let outside = |argument: &str, count| parse(&[argument]).unwrap().outside(count);
-        let text = "the last node of A..B is B - 1, and there is no";
+        let text = "the last node of A..B is B - 1, and there";
         assert_eq!(outside("--nodes=3..5", 5), None);
-        assert_eq!(outside("--nodes=3..5", 4), Some(format!("--nodes 3..5: {text} node 4")));
-        assert_eq!(outside("--nodes=3..9", 1), Some(format!("--nodes 3..9: {text} nodes 3 to 8")));
+        assert_eq!(outside("--nodes=3..5", 4), Some(format!("--nodes 3..5: {text} is no node 4")));
+        assert_eq!(outside("--nodes=3..9", 1), Some(format!("--nodes 3..9: {text} are no nodes 3 to 8")));
         assert_eq!(
             outside("--exclude-node=4", 4).as_deref(),
             Some("--exclude-node 4: there is no such node")

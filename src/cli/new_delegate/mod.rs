@@ -109,9 +109,9 @@ fn write(
     let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
     let missing: Vec<&Path> = parent.ancestors().take_while(is_missing).collect();
-    fs::create_dir_all(parent).map_err(failed)?;
     let partial = parent.join(format!(".{name}.{}", std::process::id()));
-    let written = write_files(&partial, name, checkout)
+    let written = fs::create_dir_all(parent)
+        .and_then(|()| write_files(&partial, name, checkout))
         .map_err(failed)
         .and_then(|()| check(&partial))
         .and_then(|()| fs::rename(&partial, folder).map_err(failed));
@@ -290,6 +290,9 @@ mod tests {
         let refuse = |_: &Path| Err(Failure::invalid("no"));
         assert!(write(&folder.join("a/b/crate"), "npu", None, refuse).is_err());
         assert!(!folder.join("a").exists());
+        let long = folder.join("b").join("x".repeat(300)).join("crate");
+        assert!(write(&long, "npu", None, |_| Ok(())).is_err());
+        assert!(!folder.join("b").exists());
         fs::remove_dir_all(&folder).unwrap();
     }
 

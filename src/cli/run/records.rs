@@ -104,7 +104,10 @@ fn named(found: Vec<Vec<InputFile>>, base: Option<PathBuf>) -> Vec<Record> {
     let base = base.unwrap_or_else(|| common(&places));
     let mut taken = HashSet::new();
     let unique = |path: &Path| {
-        let name = path.strip_prefix(&base).unwrap_or(path).to_string_lossy().into_owned();
+        // The folder that has all others can be a record itself, which is an error of that record.
+        let below = path.strip_prefix(&base).ok().filter(|below| !below.as_os_str().is_empty());
+        let own = || path.file_name().map_or(Path::new("record"), Path::new);
+        let name = below.unwrap_or_else(own).to_string_lossy().into_owned();
         let mut names = (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") });
         // Terminates: there are infinitely many names and finitely many taken ones.
         names.find(|name| taken.insert(name.clone())).unwrap_or_default()
@@ -186,5 +189,7 @@ mod tests {
         let record = |path: &str| vec![InputFile::unnamed(path.into())];
         let records = named(vec![record("/a/../../x/y.npy"), record("/x/./z.npy")], None);
         assert_eq!(records.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["y", "z"]);
+        let records = named(vec![record("/x/y/z.npy"), record("/x")], None);
+        assert_eq!(records.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["y/z", "x"]);
     }
 }
