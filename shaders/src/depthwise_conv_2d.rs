@@ -111,21 +111,29 @@ impl Spec {
         template.variant(NAME, BINDINGS.into_iter().chain(self.epilogue.bindings()))
     }
 
+    /// Returns the dilation, or a lower one that also places all taps but the first outside of the input.
+    fn reduced_dilation(&self) -> [u32; 2] {
+        let beyond = |d: usize| self.input[d + 1].saturating_add_signed(self.padding[d].max(0));
+        [0, 1].map(|d| self.dilation[d].min(beyond(d)))
+    }
+
     /// Computes strips of output pixels, which load each input row once.
     fn by_strips(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [batch, in_h, in_w, channels] = self.input;
         let [_, out_h, out_w, _] = self.output;
         let channels = channels / strip_unit(caps);
-        // Every phase of the dilation has separate tiles.
-        let tiles = out_w.div_ceil(self.dilation[1]).div_ceil(TILE) * self.dilation[1];
-        let column = out_h.div_ceil(self.dilation[0]);
-        let beside = u64::from(batch) * u64::from(channels) * u64::from(tiles) * u64::from(self.dilation[0]);
+        // Every phase of the dilation has separate tiles; there are no more phases than outputs.
+        let dilation = self.reduced_dilation();
+        let [phases_h, phases_w] = [dilation[0].min(out_h), dilation[1].min(out_w)];
+        let tiles = out_w.div_ceil(dilation[1]).div_ceil(TILE) * phases_w;
+        let column = out_h.div_ceil(dilation[0]);
+        let beside = u64::from(batch) * u64::from(channels) * u64::from(tiles) * u64::from(phases_h);
         let rows = rows(caps, column, beside);
-        let strips = column.div_ceil(rows) * self.dilation[0];
+        let strips = column.div_ceil(rows) * phases_h;
         let count = u64::from(batch) * u64::from(channels) * u64::from(tiles) * u64::from(strips);
         let uniform = Uniform::default()
             .u32s([u32::try_from(count).unwrap_or(u32::MAX), channels, in_h, in_w, out_h, out_w])
-            .u32s(self.dilation)
+            .u32s(dilation)
             .i32s(self.padding)
             .u32s([tiles, strips, rows]);
         let steps = rows + self.window[0].div_ceil(self.stride[0]);
@@ -150,7 +158,7 @@ impl Spec {
             .u32s([in_h, in_w, out_h, out_w])
             .u32s(self.window)
             .u32s(self.stride)
-            .u32s(self.dilation)
+            .u32s(self.reduced_dilation())
             .i32s(self.padding)
             .u32(tiles)
             .u32(self.epilogue.weight_words(0, self.window[0] * self.window[1] * out_c));

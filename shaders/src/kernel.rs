@@ -66,6 +66,10 @@ pub(crate) fn linear_dispatch(
     items: u64,
     per_group: u64,
 ) -> Result<[u32; 3], ShaderError> {
+    if items > u32::MAX.into() {
+        let why = format!("{items} items; kernels count up to {}", u32::MAX);
+        return Err(ShaderError::unsupported(kernel, why));
+    }
     let groups = items.div_ceil(per_group.max(1));
     let max = u64::from(caps.max_workgroups_per_dimension.max(1));
     let rows = groups.div_ceil(max).max(1);
@@ -74,7 +78,15 @@ pub(crate) fn linear_dispatch(
 
 #[cfg(test)]
 mod tests {
-    use super::nested;
+    use super::{linear_dispatch, nested};
+    use crate::Caps;
+
+    #[test]
+    fn kernels_count_in_32_bits() {
+        let dispatch = |items| linear_dispatch("test", &Caps::WEBGPU, items, 64);
+        assert!(dispatch(u32::MAX.into()).is_ok());
+        assert!(dispatch(1 << 32).unwrap_err().to_string().contains("4294967296 items"));
+    }
 
     #[test]
     fn inner_loops_run_once_per_iteration() {

@@ -96,6 +96,24 @@ fn dilations() {
     }
 }
 
+/// There are fewer outputs than phases of the dilation, and products of the dilation exceed 32 bits.
+#[test]
+fn dilations_beyond_the_input() {
+    for dilation in [14, 40, 1 << 30, i32::MAX as u32] {
+        for channels in [8, 3] {
+            let plain = spec([2, 9, 13, channels], 1, [3, 1], 1, 1, true);
+            check(&Spec { dilation: [1, dilation], ..plain });
+            let plain = spec([1, 9, 13, channels], 1, [1, 3], 1, 1, true);
+            check(&Spec { dilation: [dilation, 1], ..plain });
+            // Windows of which only the first, the middle or the last column meets the input.
+            for padding in [0, dilation.min(1 << 29) as i32, 7] {
+                let plain = spec([1, 9, 13, channels], 1, [1, 2], 1, 1, true);
+                check(&Spec { dilation: [1, dilation.min(1 << 30)], padding: [0, padding], ..plain });
+            }
+        }
+    }
+}
+
 #[test]
 fn odd_channels_and_multipliers() {
     for (channels, multiplier) in [(5, 1), (1, 8), (3, 2), (4, 2), (8, 3)] {
