@@ -387,6 +387,9 @@ fn composites_keep_the_reasons_of_delegates() {
     );
     let text = delegraph(&["explain", path(&file), "--delegate", "wgpu"]).expect(0, "").stdout;
     assert!(text.contains("wgpu: composite \"my.root\" is not supported (UnsupportedComposite)"), "{text}");
+    let body =
+        "subgraph 1 \"body\": 1 node, which no node calls; those of inlined bodies are in the graphs that";
+    assert!(text.contains(body), "{text}");
     let graph = delegraph(&["graph", path(&file), "--delegate", "wgpu", "--json"]).expect(0, "").json();
     let title = graph["vertices"][1]["title"].as_str().unwrap();
     let reason = "not as a whole on wgpu: composite \"my.root\" is not supported (UnsupportedComposite)";

@@ -48,6 +48,9 @@ pub(crate) struct SubgraphSection {
     pub(crate) node_count: usize,
     /// False if no node on the CPU calls it: a delegate claimed the caller, or another signature uses it.
     pub(crate) prepared: bool,
+    /// Whether a node calls it, after functions and composites were inlined.
+    #[serde(skip)]
+    pub(crate) called: bool,
     #[serde(flatten)]
     pub(crate) section: Option<Section>,
 }
@@ -240,8 +243,13 @@ pub fn explain(
     let (graph, report) = prepared(0)?;
     let signatures = interpreter.model().signatures().iter().map(|signature| signature.subgraph());
     let running: BTreeSet<usize> = reached(interpreter, signatures.chain([0])).into_iter().collect();
-    let called = interpreter.model().subgraphs().iter().enumerate().skip(1);
-    let subgraphs: Vec<SubgraphSection> = called
+    let all = interpreter.model().subgraphs();
+    let called: BTreeSet<usize> =
+        all.iter().flat_map(|subgraph| subgraph.nodes()).flat_map(|node| node.callees()).collect();
+    let subgraphs: Vec<SubgraphSection> = all
+        .iter()
+        .enumerate()
+        .skip(1)
         .map(|(i, subgraph)| {
             // A body is prepared before a delegate claims the node that calls it.
             let section = prepared(i).filter(|_| running.contains(&i));
@@ -251,6 +259,7 @@ pub fn explain(
                 name: subgraph.name().to_owned(),
                 node_count: subgraph.nodes().len(),
                 prepared: section.is_some(),
+                called: called.contains(&i),
                 section,
             }
         })

@@ -45,7 +45,14 @@ impl SubgraphSection {
             Some(section) => format!("{title}\n\n{}", section.text(cpu)),
             None => {
                 let nodes = plural(self.node_count, "node");
-                format!("{title}: {nodes}, which nothing that runs on {cpu} calls\n")
+                let why = match self.called {
+                    true => format!("which nothing that runs on {cpu} calls"),
+                    false => {
+                        "which no node calls; those of inlined bodies are in the graphs that called them"
+                            .into()
+                    }
+                };
+                format!("{title}: {nodes}, {why}\n")
             }
         }
     }
