@@ -164,7 +164,7 @@ fn a_composite_that_is_left_is_named_by_its_output() {
 }
 
 #[test]
-fn the_same_model_in_other_bytes_is_no_rewriting() {
+fn the_same_model_in_other_bytes_is_not_reported() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (file, returned, out) = (at("model.tflite"), at("returned.tflite"), at("out.tflite"));

@@ -131,13 +131,12 @@ impl Limits {
         let range = self.nodes.as_ref().filter(|range| range.end > count);
         let of_range = |range: &Range<usize>| {
             let (first, last) = (range.start.max(count), range.end - 1);
-            let nodes = if first == last {
-                format!("is no node {first}")
-            } else {
-                format!("are no nodes {first} to {last}")
+            let missing = match first == last {
+                true => format!("node {first} does not exist"),
+                false => format!("nodes {first} to {last} do not exist"),
             };
             let Range { start, end } = range;
-            format!("--nodes {start}..{end}: the last node of A..B is B - 1, and there {nodes}")
+            format!("--nodes {start}..{end}: the last node of A..B is B - 1, and {missing}")
         };
         node.map(|n| format!("--exclude-node {n}: there is no such node")).or_else(|| range.map(of_range))
     }
@@ -262,10 +261,13 @@ mod tests {
     #[test]
     fn nodes_that_are_missing_are_named() {
         let outside = |argument: &str, count| parse(&[argument]).unwrap().outside(count);
-        let text = "the last node of A..B is B - 1, and there";
+        let text = "the last node of A..B is B - 1, and";
         assert_eq!(outside("--nodes=3..5", 5), None);
-        assert_eq!(outside("--nodes=3..5", 4), Some(format!("--nodes 3..5: {text} is no node 4")));
-        assert_eq!(outside("--nodes=3..9", 1), Some(format!("--nodes 3..9: {text} are no nodes 3 to 8")));
+        assert_eq!(outside("--nodes=3..5", 4), Some(format!("--nodes 3..5: {text} node 4 does not exist")));
+        assert_eq!(
+            outside("--nodes=3..9", 1),
+            Some(format!("--nodes 3..9: {text} nodes 3 to 8 do not exist"))
+        );
         assert_eq!(
             outside("--exclude-node=4", 4).as_deref(),
             Some("--exclude-node 4: there is no such node")
