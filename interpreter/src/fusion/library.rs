@@ -105,7 +105,7 @@ impl LibraryPass {
             return Err(other_interface(&self.who(), &what));
         }
         // Another writer encodes the same model in other bytes.
-        if fused.to_bytes()? == given {
+        if fused.to_bytes().map_err(invalid)? == given {
             return Ok(Rewritten { model: None, changes: Vec::new(), unchanged });
         }
         if self.fusion.kind == FusionKind::Composite
