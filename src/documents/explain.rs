@@ -50,6 +50,7 @@ pub(crate) struct SubgraphSection {
     pub(crate) prepared: bool,
     /// Whether a node calls it, after functions and composites were inlined.
     #[serde(skip)]
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
     pub(crate) called: bool,
     #[serde(flatten)]
     pub(crate) section: Option<Section>,
