@@ -38,9 +38,10 @@ impl Default for Lines {
     }
 }
 
-/// Minimum size in bytes from which a short-lived buffer has pages of its own.
+/// Minimum size in bytes from which a buffer has pages of its own, which return to the system when it is released. A heap
+/// keeps memory below later allocations, and glibc keeps more of it for every large block that was released.
 #[cfg(all(feature = "mmap", any(unix, windows)))]
-const PAGES: usize = 16 << 10;
+const PAGES: usize = 32 << 10;
 
 /// Lines on each side of a guarded buffer.
 const GUARD: usize = 4;
@@ -65,38 +66,6 @@ impl AlignedBuffer {
     /// The errors of [`Budget::charge`].
     pub fn charged(budget: &Arc<Budget>) -> Result<Self> {
         Ok(AlignedBuffer { charge: budget.charge(0)?, ..Default::default() })
-    }
-
-    /// As [`AlignedBuffer::zeroed`], for bytes that are released soon while other buffers stay: large buffers get pages
-    /// of their own, which return to the system. A heap allocator could keep the memory if a later allocation is above
-    /// it.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn zeroed_short_lived(len: usize) -> Result<Self> {
-        AlignedBuffer::default().into_short_lived(len)
-    }
-
-    /// Drops the contents, and makes the buffer one of [`AlignedBuffer::zeroed_short_lived`], charged to the same
-    /// budget.
-    ///
-    /// # Errors
-    /// As [`AlignedBuffer::zeroed`], and those of [`Budget::charge`].
-    pub(super) fn into_short_lived(self, len: usize) -> Result<Self> {
-        #[cfg_attr(not(all(feature = "mmap", any(unix, windows))), expect(unused_mut))]
-        let mut empty = self.emptied();
-        #[cfg(all(feature = "mmap", any(unix, windows)))]
-        if len >= PAGES
-            && let Some(whole) = len.checked_next_multiple_of(ALIGNMENT)
-        {
-            empty.charge.resize(whole)?;
-            if let Ok(pages) = memmap2::MmapMut::map_anon(whole) {
-                return Ok(AlignedBuffer { lines: Lines::Pages(pages), len, ..empty });
-            }
-        }
-        let mut buffer = empty;
-        buffer.resize(len)?;
-        Ok(buffer)
     }
 
     /// Releases the memory. Later allocations of the buffer are charged to the same budget.
@@ -156,9 +125,19 @@ impl AlignedBuffer {
     }
 
     fn grow(&mut self, lines: usize) -> std::result::Result<(), TryReserveError> {
+        #[cfg(all(feature = "mmap", any(unix, windows)))]
+        if let Some(bytes) = lines.checked_mul(ALIGNMENT).filter(|&bytes| bytes >= PAGES)
+            && let Ok(mut pages) = memmap2::MmapMut::map_anon(bytes)
+        {
+            let had = self.all_bytes();
+            pages[..had.len()].copy_from_slice(had);
+            self.lines = Lines::Pages(pages);
+            return Ok(());
+        }
         #[allow(clippy::infallible_destructuring_match)] // Without `mmap` there is only one variant.
         let heap = match &mut self.lines {
             Lines::Heap(heap) => heap,
+            // The system had no more pages.
             #[cfg(all(feature = "mmap", any(unix, windows)))]
             Lines::Pages(pages) => {
                 let mut heap = Vec::new();
@@ -240,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_like_what_stays() {
+    fn large_buffers_are_like_small_ones() {
         for len in [0, 3, PAGES - 1, PAGES, PAGES + 7, 10 * PAGES + 65] {
-            let mut buffer = AlignedBuffer::zeroed_short_lived(len).unwrap();
+            let mut buffer = AlignedBuffer::zeroed(len).unwrap();
             assert_eq!(buffer.bytes(), vec![0; len]);
             assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
             assert!(buffer.guards_hold());
@@ -253,9 +232,9 @@ mod tests {
             assert_eq!(buffer.bytes()[len / 2..], vec![0; 3 * len + 5 - len / 2]);
             assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
         }
-        assert!(AlignedBuffer::zeroed_short_lived(usize::MAX).is_err());
+        assert!(AlignedBuffer::zeroed(usize::MAX).is_err());
         // Miri ends where memory is exhausted.
-        assert!(cfg!(miri) || AlignedBuffer::zeroed_short_lived(usize::MAX / 4).is_err());
+        assert!(cfg!(miri) || AlignedBuffer::zeroed(usize::MAX / 4).is_err());
     }
 
     #[test]

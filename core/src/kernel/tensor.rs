@@ -149,7 +149,7 @@ impl RuntimeTensor {
             let lent = self.placement == Placement::None && self.owned.capacity() >= len;
             if !lent {
                 self.clear_data();
-                self.owned = self.owned.emptied().into_short_lived(len)?;
+                self.owned = self.owned.emptied();
             }
         }
         self.allocate(Placement::Dynamic)

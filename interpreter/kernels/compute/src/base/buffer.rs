@@ -5,29 +5,23 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{align_of, size_of};
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
+use delegraph_core::kernel::{ALIGNMENT, AlignedBuffer};
 
 use crate::base::error::{ComputeError, Result};
 
-/// One cache line, the unit of allocation.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; LINE]);
-
 /// Bytes of a cache line, which is the alignment of packed operands.
-pub(crate) const LINE: usize = 64;
+pub(crate) const LINE: usize = ALIGNMENT;
 
 /// An owned, zero-initialised buffer that is aligned to 64 bytes.
-#[derive(Clone)]
 pub struct AlignedVec<T> {
-    lines: Vec<Line>,
-    len: usize,
+    buffer: AlignedBuffer,
     element: PhantomData<T>,
 }
 
 impl<T> fmt::Debug for AlignedVec<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AlignedVec").field("len", &self.len).finish_non_exhaustive()
+        f.debug_tuple("AlignedVec").field(&self.buffer).finish()
     }
 }
 
@@ -40,26 +34,23 @@ impl<T: Pod> AlignedVec<T> {
         const { assert!(align_of::<T>() <= LINE) };
         let too_large = ComputeError::TooLarge { what: "packed operands" };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(too_large.clone())?;
-        let count = bytes.div_ceil(LINE);
-        if !take(count.saturating_mul(LINE)) {
+        if !take(bytes.div_ceil(LINE).saturating_mul(LINE)) {
             return Err(too_large);
         }
-        // Memory that is new from the system has zeros, which are not written again.
-        let lines = bytemuck::allocation::try_zeroed_vec(count).map_err(|()| too_large)?;
-        Ok(Self { lines, len, element: PhantomData })
+        let buffer = AlignedBuffer::zeroed(bytes).map_err(|_| too_large)?;
+        Ok(Self { buffer, element: PhantomData })
     }
 
     /// Returns the elements.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
-        // Whole lines may hold more elements than `len`.
-        bytemuck::cast_slice::<Line, T>(&self.lines).get(..self.len).unwrap_or_default()
+        bytemuck::cast_slice(self.buffer.bytes())
     }
 
     /// Returns the elements, to be written.
     #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        bytemuck::cast_slice_mut::<Line, T>(&mut self.lines).get_mut(..self.len).unwrap_or_default()
+        bytemuck::cast_slice_mut(self.buffer.bytes_mut())
     }
 }
 
