@@ -158,17 +158,20 @@ impl AlignedBuffer {
     }
 
     /// Returns the bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         let start = self.guard * ALIGNMENT;
         &self.all_bytes()[start..start + self.len]
     }
 
     /// Returns the bytes, to be written.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let (start, len) = (self.guard * ALIGNMENT, self.len);
         &mut self.all_bytes_mut()[start..start + len]
     }
 
+    #[inline]
     fn all_bytes(&self) -> &[u8] {
         match &self.lines {
             Lines::Heap(heap) => bytemuck::cast_slice(heap),
@@ -177,6 +180,7 @@ impl AlignedBuffer {
         }
     }
 
+    #[inline]
     fn all_bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.lines {
             Lines::Heap(heap) => bytemuck::cast_slice_mut(heap),
