@@ -31,6 +31,12 @@ folder=$profile
 [ "$profile" = dev ] && folder=debug
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
+if [ "$profile" != dev ] && [ "$(uname -s)" = Linux ]; then
+    # For a library that is linked with full RELRO, the compiler calls functions of other crates through the table of
+    # addresses (GOT), which takes 0.14 MB. Calls without it become direct where the linker below finds them in the library.
+    export RUSTFLAGS="${RUSTFLAGS:+$RUSTFLAGS }-C relro-level=partial"
+fi
+
 # linked: what marks a library with the level, if the linker can.
 linked=
 if [ "$profile" = dev ] || [ "$(uname -s)-$(uname -m)" != Linux-x86_64 ]; then
