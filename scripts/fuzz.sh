@@ -25,6 +25,8 @@ each=$((seconds / $(echo "$targets" | wc -w)))
 # A target runs all seeds before it mutates any.
 rm -rf target/fuzz/seeds
 $cargo run --quiet -p delegraph-fuzz --bin seeds -- target/fuzz/seeds 800
+# The sanitizer watches large buffers only on the heap.
+export RUSTFLAGS="--cfg buffers_on_heap ${RUSTFLAGS:-}"
 $cargo $nightly fuzz build --fuzz-dir fuzz $only
 
 # Leaks of drivers are not findings.

@@ -68,7 +68,8 @@ asan | c)
         nightly=
         export RUSTC_BOOTSTRAP=1
     fi
-    export RUSTFLAGS="-Zsanitizer=address ${RUSTFLAGS:-}"
+    # Of large buffers, it watches only those on the heap.
+    export RUSTFLAGS="-Zsanitizer=address --cfg buffers_on_heap ${RUSTFLAGS:-}"
     export CARGO_TARGET_DIR=target/asan
     # Memory that libraries and drivers keep until the process ends is not an error.
     export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1"

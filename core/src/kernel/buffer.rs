@@ -126,7 +126,8 @@ impl AlignedBuffer {
 
     fn grow(&mut self, lines: usize) -> std::result::Result<(), TryReserveError> {
         #[cfg(all(feature = "mmap", any(unix, windows)))]
-        if let Some(bytes) = lines.checked_mul(ALIGNMENT).filter(|&bytes| bytes >= PAGES)
+        if !cfg!(buffers_on_heap)
+            && let Some(bytes) = lines.checked_mul(ALIGNMENT).filter(|&bytes| bytes >= PAGES)
             && let Ok(mut pages) = memmap2::MmapMut::map_anon(bytes)
         {
             let had = self.all_bytes();
