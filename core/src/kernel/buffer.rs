@@ -40,7 +40,7 @@ impl Default for Lines {
 
 /// Minimum size in bytes from which a buffer has pages of its own, which return to the system when it is released. A heap
 /// keeps memory below later allocations, and glibc keeps more of it for every large block that was released.
-#[cfg(all(feature = "mmap", any(unix, windows)))]
+#[cfg(any(test, all(feature = "mmap", any(unix, windows))))]
 const PAGES: usize = 32 << 10;
 
 /// Lines on each side of a guarded buffer.
