@@ -4,8 +4,8 @@
 //! cargo run --example custom_sin
 //! ```
 //!
-//! `assets/custom/sin.tflite` was trained and converted by `scripts/make_sin_model.py`; `docs/custom-ops.md` explains the
-//! kernel line by line.
+//! `assets/custom/sin.tflite` was trained and converted by `scripts/make_sin_model.py`; `docs/custom-ops.md` explains
+//! the kernel line by line.
 
 use delegraph::core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph::delegate_wgpu::{

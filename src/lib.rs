@@ -44,7 +44,8 @@ pub use delegraph_litert::external as litert;
 /// it by renaming another file over it is fine.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read or is not a regular file, [`Error::InvalidModel`] where it is not a valid model.
+/// [`Error::Io`] if the file cannot be read or is not a regular file, [`Error::InvalidModel`] if it is not a valid
+/// model, [`Error::ExternalData`] if its weights are in other files.
 pub fn load(path: impl AsRef<Path>) -> Result<Model> {
     let path = path.as_ref();
     let unreadable = |source: std::io::Error| Error::io(path, source);

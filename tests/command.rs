@@ -1,4 +1,4 @@
-//! The verbs, on the embedded models.
+//! The subcommands, on the embedded models.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
@@ -166,7 +166,7 @@ fn bench_has_the_fields_of_the_contract() {
     assert_eq!(found["compare"]["median"], Value::Null);
 }
 
-/// `profile` must show all of the time of any model, once.
+/// Checks a profile: the times of the ops add up to those of the nodes.
 #[track_caller]
 fn check_profile(profile: &Value) {
     let list = |field: &str| profile[field].as_array().unwrap().clone();

@@ -186,7 +186,7 @@ fn prepare_comes_before_the_first_run_and_after_every_resize() {
     }
 }
 
-/// `input × scale`, where the scale is an option; the options are kept for the test.
+/// `input × scale`, where the scale is an option.
 struct Scale(f32);
 
 impl Kernel for Scale {
@@ -241,8 +241,8 @@ fn options_are_a_map_or_raw_bytes() {
     check("RawScale", &good, &format!("{} bytes of options, wanted 4", good.len()));
 }
 
-/// Returns its input's elements in reverse, twice, using a temporary. Counts its runs in persistent memory, and adds
-/// the number.
+/// Returns its input's elements in reverse, twice, using a temporary. Adds a number from persistent memory to each,
+/// which grows by 100 with each run.
 #[derive(Default)]
 struct Twice {
     temporary: Option<Temporary>,
@@ -293,7 +293,7 @@ fn outputs_are_resized_and_memory_is_temporary_or_persistent() {
     assert_eq!(run(&mut interpreter, &[1.0, 2.0, 3.0]), [3.0, 2.0, 1.0, 3.0, 2.0, 1.0]);
     assert_eq!(*interpreter.output_tensor(0).unwrap().shape, [2, 3]);
     assert_eq!(run(&mut interpreter, &[1.0, 2.0, 3.0])[..3], [103.0, 102.0, 101.0]);
-    // Each node has its own.
+    // Each node has its own memory.
     assert_eq!(interpreter.output::<f32>(1).unwrap()[..3], [103.0, 102.0, 101.0]);
     // A new size resets the memory to zeros.
     interpreter.resize_input(0, &[2]).unwrap();
@@ -309,7 +309,7 @@ fn outputs_are_resized_and_memory_is_temporary_or_persistent() {
     assert!(limited.err().unwrap().to_string().contains("above the limit of 1000"));
 }
 
-/// Sums all of its inputs in a variable tensor; `data` selects the number of output elements.
+/// Adds each input to a variable tensor, and returns the positive sums, whose number depends on the data.
 struct Accumulate;
 
 impl Kernel for Accumulate {

@@ -182,7 +182,7 @@ help: export the model again with its weights inside the .tflite file"#,
     ),
 ];
 
-/// Without the common first words.
+/// The messages are listed without `invalid model: `, with which each begins.
 const INVALID: &[Case] = &[
     (
         "version 0",

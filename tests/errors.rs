@@ -647,7 +647,7 @@ fn usage_is_json_where_json_is_asked_for() {
     check(&["run", path(&model), "--exclude-op", "CONF_2D", "--json"], "CONF_2D");
     check(&["run", "--json=1", path(&model)], "--json");
     check(&["run", path(&model), "--json="], "--json");
-    // After `--` it is a file.
+    // After `--`, `--json` is a file.
     let ran = delegraph(&["run", "--no-such-option", "--", "--json"]).expect(2, "");
     assert_eq!(ran.stdout, "");
 }
@@ -713,7 +713,7 @@ fn names_from_a_file_cannot_reach_the_terminal() {
             "{text}"
         );
     }
-    // In JSON they are as in the file.
+    // In JSON, names are as in the file.
     let found = delegraph(&["inspect", &unresolved, "--json"]).expect(0, "").json();
     assert_eq!(found["inputs"][0]["name"].as_str().unwrap().trim_start_matches(char::is_numeric), NAME);
     let (key, custom) = (&found["signatures"][0]["key"], &found["custom_ops"][0]);

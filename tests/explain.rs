@@ -272,7 +272,7 @@ fn a_missing_kernel_is_shown_between_nodes_that_a_delegate_takes() {
         text.contains("0 of 3 nodes delegated, 2 on cpu, 0 computed while preparing, 1 without a kernel"),
         "{text}"
     );
-    // So is a builtin op of a version without a kernel.
+    // A builtin op of a version without a kernel is shown in the same way.
     let file = common::Tiny { version: 99, ..Default::default() }.write(folder.path());
     let found = delegraph(&["explain", path(&file), "--json"]).expect(0, "").json();
     assert_eq!(

@@ -75,14 +75,14 @@ fn models_of_a_faulty_library_are_its_fault() {
         assert!(!out.exists());
     };
 
-    // The path of the original is not that of what the library returns.
+    // The message does not name the original file: the library made the model.
     std::fs::write(&returned, "this is not a model").unwrap();
     fails("faulty.so: fusion \"faulty\": it made a model that cannot be prepared: invalid model");
     // Each fusion that changed the model may be the reason.
     model(BuiltinOp::NEG.into()).save(&returned).unwrap();
     fails("the rewritten model computes something else");
     fails(&format!("it was rewritten by \"faulty\" of {}", path(&library)));
-    // The original can run, so that a rewritten model that cannot is not written without a comparison.
+    // The original can run, so a rewritten model that cannot be run, and thus not be compared, is not written.
     model(Op::custom("Unknown")).save(&returned).unwrap();
     fails("the rewritten model cannot be run: 1 op has no kernel: custom op \"Unknown\"");
     fails("`--ops plugin:PATH` adds the kernels of custom ops");

@@ -277,7 +277,7 @@ fn a_composite_is_fused_in_memory_and_from_file_to_file() -> Result<()> {
     fused.model.save(folder.path().join("fused.tflite"))?;
     let model = delegraph::load(folder.path().join("fused.tflite"))?;
     assert_eq!(run(Interpreter::builder(model).build()?)?, None);
-    // Without the fusion the body takes its place, and the patterns have a go at that.
+    // Without the fusion, the body takes its place, and the pattern fusions apply to the body.
     check(&Pipeline::new(), &dense_model()?, &["BATCH_MATMUL", "ADD"])?;
     Ok(())
 }

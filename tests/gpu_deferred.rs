@@ -308,7 +308,8 @@ fn integer_weights_of_floats_are_inputs() {
     }
 }
 
-/// `reverse(-x)`, and `tile(|reverse(-x)|, reverse(m))`: nodes around deferred ones, and an operand that the GPU computes.
+/// `reverse(-x)`, and `tile(|reverse(-x)|, reverse(m))`: nodes around deferred ones, and an operand that the GPU
+/// computes.
 #[test]
 fn partitions_with_other_nodes() {
     let Some(delegate) = gpu::delegate() else { return };

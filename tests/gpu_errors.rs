@@ -74,7 +74,7 @@ impl Case {
         Ok(interpreter.output_tensor(0).unwrap().bytes().to_vec())
     }
 
-    /// The delegate has to run the node.
+    /// Returns an interpreter in which the delegate must run the node.
     fn on(&self, delegate: &WgpuDelegate) -> Interpreter {
         let builder = Interpreter::builder(self.model()).delegate(delegate.clone());
         builder.policy(Policy::Require).build().unwrap()

@@ -151,7 +151,7 @@ fn model(
     ModelBuilder::new().subgraph(graph).build().ok()
 }
 
-/// The outputs of a model, and whether a delegate ran it.
+/// The bytes of output 0 of a model, and whether a delegate ran a node; `None` if it cannot be built or run.
 fn run(model: &Model, inputs: &[Operand], delegate: Option<&WgpuDelegate>) -> Option<(Vec<u8>, bool)> {
     let mut builder = Interpreter::builder(model.clone()).resolver(ReferenceOpResolver::new());
     if let Some(delegate) = delegate {
@@ -165,7 +165,7 @@ fn run(model: &Model, inputs: &[Operand], delegate: Option<&WgpuDelegate>) -> Op
     Some((interpreter.output_tensor(0).unwrap().bytes().to_vec(), claimed))
 }
 
-/// Ops with their params, and the number and shapes of their inputs.
+/// Ops with their params, and the types of input 0 that are tested.
 fn subjects() -> Vec<(BuiltinOp, Params, Vec<TensorType>)> {
     use TensorType::{Float32, Int8, Int16, UInt8};
     let (all, signed, bytes) = (vec![Int8, UInt8, Int16], vec![Int8, Int16], vec![Int8, UInt8]);
@@ -342,7 +342,7 @@ fn nodes_with_random_scales_have_the_integers_of_the_reference_kernels() {
                 let inputs = inputs(op, ty, &mut draw);
                 let output = output(op, ty, &inputs, &mut draw);
                 let Some(model) = model(op, &params, &inputs, output) else { continue };
-                // Scales that the kernels refuse.
+                // The reference kernels reject some scales.
                 let Some((want, _)) = run(&model, &inputs, None) else { continue };
                 let Some((got, claimed)) = run(&model, &inputs, Some(&delegate)) else {
                     wrong.push(format!("{of} round {round}: does not run"));

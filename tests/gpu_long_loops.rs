@@ -1,6 +1,6 @@
-//! Kernels whose invocations loop over many elements give the results of the CPU, or are left to it: Mesa's software
-//! adapter ends the loops of an invocation after 65,535 iterations, without an error. Skipped with a message on machines
-//! without an adapter.
+//! Kernels whose invocations loop over many elements give the results of the CPU, or their nodes are left to it: Mesa's
+//! software adapter ends the loops of an invocation after 65,535 iterations, without an error. Skipped with a message
+//! on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -57,7 +57,7 @@ impl Case {
         ModelBuilder::new().subgraph(graph).build().unwrap()
     }
 
-    /// Small integers, whose sums are exact in any order.
+    /// Runs on small integers, whose sums are exact in any order, and returns output 0.
     fn run(&self, interpreter: &mut Interpreter) -> Vec<f32> {
         for (i, shape) in self.inputs.iter().enumerate() {
             let values: Vec<f32> =

@@ -51,7 +51,8 @@ fn limits(ty: TensorType) -> (i64, i64) {
     }
 }
 
-/// A product under construction. In half of the cases, both operands contain only large numbers.
+/// A product under construction. In half of the cases, all weights are large. Each case runs with inputs that are all
+/// large, and with inputs of any size.
 struct Case {
     random: Random,
     graph: SubgraphBuilder,
@@ -332,9 +333,9 @@ fn products_of_computed_matrices() {
     }
 }
 
-/// Float activations with integer weights. The CPU computes the zero point of a row in double precision. For a symmetric
-/// row it is half-way between two integers, or close to it, and single precision rounds it differently: then the row's
-/// ends differ by a step.
+/// Float activations with integer weights. The CPU computes the zero point of a row in double precision. For a
+/// symmetric row it is half-way between two integers, or close to it, and single precision rounds it differently: then
+/// the row's ends differ by a step.
 #[test]
 fn rows_of_floats_become_the_integers_of_the_reference_kernels() {
     let Some(delegate) = delegate() else { return };

@@ -1,5 +1,5 @@
-//! Recurrent ops of integers on the GPU, of random shapes, values and scales, match the reference kernels bit by bit over
-//! several steps. Skipped with a message on machines without an adapter.
+//! Recurrent ops of integers on the GPU, of random shapes, values and scales, match the reference kernels bit by bit
+//! over several steps. Skipped with a message on machines without an adapter.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Only tests call this.
 
@@ -45,7 +45,7 @@ impl Draw {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<i8> {
-        // In half of the cases, all values are large.
+        // In a quarter of the calls, all values are large.
         let large = self.below(4) == 0;
         (0..count).map(|_| if large { self.within(120, 127) } else { self.within(-128, 127) } as i8).collect()
     }

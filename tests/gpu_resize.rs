@@ -86,7 +86,7 @@ fn check_outputs(gpu: &Interpreter, cpu: &Interpreter, shapes: &[&[usize]]) {
     }
 }
 
-/// Constants, and nodes of one output.
+/// A graph under construction, with helpers for constants and for nodes with one output.
 struct Net {
     graph: SubgraphBuilder,
     seed: usize,
@@ -136,7 +136,7 @@ impl Net {
         self.node(BuiltinOp::TRANSPOSE, Params::None, &[x, order])
     }
 
-    /// `x` less its mean along the last dimension, over its deviation there.
+    /// `x` minus its mean along `axis`, divided by its standard deviation there.
     fn normalized(&mut self, x: TensorId, axis: i32) -> TensorId {
         let mean = self.mean(x, &[axis], true);
         let left = self.node(BuiltinOp::SUB, SubParams::default(), &[x, mean]);
@@ -399,7 +399,7 @@ fn dropping_an_interpreter_cancels_its_background_compilation() {
         interpreter.prepare().unwrap();
         interpreter
     };
-    // The wait includes no variants without a user, and ends.
+    // Variants that no interpreter needs anymore are not compiled: the wait ends without them.
     drop(prepared());
     delegate.finish_compiling();
     let first = delegate.compiled_pipelines();
@@ -408,7 +408,7 @@ fn dropping_an_interpreter_cancels_its_background_compilation() {
     interpreter.invoke().unwrap();
     delegate.finish_compiling();
     assert!(delegate.compiled_pipelines() > first, "{first}");
-    // Possibly during the compilation.
+    // The interpreter and its delegate may be dropped while variants are compiled.
     let (model, other) = (model.clone(), self::delegate().unwrap());
     let mut last = Interpreter::builder(model).delegate(other).build().unwrap();
     last.invoke().unwrap();

@@ -13,7 +13,7 @@ use delegraph::delegate_wgpu::{WgpuDelegate, WgpuError, WgpuOptions};
 use delegraph::{Interpreter, Shape, TensorType};
 use delegraph_conformance::cases;
 
-/// Versions that accelerators list and this delegate does not claim, and why.
+/// The reason why this delegate does not claim a version that accelerators list.
 const NO_RELEASE: &str = "not in any release of TFLite, and undocumented";
 
 /// Types that accelerators accept and this delegate does not claim in these ops, and why. An op that needs no reason
@@ -64,7 +64,7 @@ fn reason(op: &str, ty: TensorType) -> Option<&'static str> {
     NOT_CLAIMED.iter().find(fits).map(|(why, ..)| *why)
 }
 
-/// Ops that no release of TFLite runs, so that there are no cases.
+/// Whether no release of TFLite runs an op, so that there are no cases for it.
 fn alone(op: BuiltinOp) -> bool {
     [
         BuiltinOp::STABLEHLO_BROADCAST_IN_DIM,
@@ -111,7 +111,7 @@ fn every_op_that_accelerators_accept_is_claimed_as_they_do_or_has_a_reason() {
         Err(error) => panic!("{error}"),
     };
     let lines = lines();
-    // A longer table needs no other number.
+    // A lower bound, so that lines can be added to the table without a change here.
     assert!(lines.len() >= 102, "the table was not read");
     let versions = WgpuDelegate::supported_versions();
     let (mut wrong, mut used, mut table) = (Vec::new(), vec![false; NOT_CLAIMED.len()], String::new());

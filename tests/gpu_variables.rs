@@ -77,7 +77,7 @@ fn gpu(model: &Model, delegate: &WgpuDelegate) -> Interpreter {
     Interpreter::builder(model.clone()).delegate(delegate.clone()).build().unwrap()
 }
 
-/// Data of invocation `run`.
+/// Fills the input with the data of invocation `run`.
 fn fill<T: Element>(interpreter: &mut Interpreter, run: usize, make: fn(usize) -> T) {
     let input = interpreter.input_mut::<T>(0).unwrap();
     input.iter_mut().enumerate().for_each(|(i, x)| *x = make(i * 7 + run * 31));
@@ -243,7 +243,7 @@ fn an_abandoned_run_changes_no_variable() {
     }
 }
 
-/// Claims ADD, and fails in one invocation.
+/// Claims ADD. Its kernel fails after `fails_at` invocations.
 struct Failing {
     versions: VersionTable,
     fails_at: usize,
@@ -291,7 +291,7 @@ impl Kernel for FailingKernel {
 
 impl DelegateKernel for FailingKernel {}
 
-/// `v = v + x`, then `(v + v, v)`: a failure of the second addition comes after the first assignment.
+/// `v = v - x`, then `(v + v, v)`: a failure of the addition comes after the assignment.
 fn accumulator(size: usize) -> Model {
     let mut main = SubgraphBuilder::new("main");
     let x = main.input("x", TensorType::Float32, [size]);

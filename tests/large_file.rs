@@ -90,7 +90,7 @@ fn custom_options_behind_the_tables() {
     assert_eq!(&model.bytes()[options], b"hello");
 }
 
-/// A model that adds 4 MiB of constants to its input, which it reads from its file in each run.
+/// A model that adds 4 MiB of constants to its input. Each run reads the constants from the mapped file.
 #[cfg(target_os = "linux")]
 fn sum() -> Vec<u8> {
     use delegraph::core::ops::binary::AddParams;

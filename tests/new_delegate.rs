@@ -18,8 +18,8 @@ fn host() -> String {
     version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
 }
 
-/// The crate's tests run as `new_delegate_template.rs` and `new_delegate_conformance.rs`: built from the crate, they would compile
-/// the interpreter again.
+/// The crate's tests run as `new_delegate_template.rs` and `new_delegate_conformance.rs`: built from the crate, they
+/// would compile the interpreter again.
 #[test]
 fn the_crate_builds() {
     let folder = tempfile::tempdir().unwrap();
@@ -31,8 +31,8 @@ fn the_crate_builds() {
     let built = cargo.output().unwrap();
     let stderr = String::from_utf8_lossy(&built.stderr);
     assert!(built.status.success() && !stderr.contains("warning"), "{stderr}");
-    // The dependencies of its tests are found, and cargo knows the tests.
-    // Packages for other platforms were never fetched.
+    // The dependencies of its tests are found, and Cargo knows the tests. Without the filter, Cargo would need packages
+    // for other platforms, which are not fetched.
     let mut cargo = nested_cargo(&["metadata", "--format-version", "1", "--filter-platform", &host()], &made);
     let listed = cargo.output().unwrap();
     assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));

@@ -26,12 +26,12 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller's.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller's.
+        // SAFETY: the caller upholds the contract of `dealloc`; the pointer came from `System`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -74,7 +74,8 @@ fn models() {
     }
 }
 
-/// Negates its input, and keeps the result in its own buffer if possible.
+/// A delegate whose kernel negates its input. Instead of a result that may stay in a buffer, it returns a buffer of
+/// four ones.
 struct Negates(VersionTable);
 
 impl SimpleDelegate for Negates {

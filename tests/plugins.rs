@@ -1,4 +1,5 @@
-//! `--delegate plugin:PATH?KEY=VALUE` in every verb that accepts it, and its errors.
+//! Shared libraries: `--delegate plugin:PATH?KEY=VALUE`, `--ops` and `--fusion` in the verbs that accept them, and
+//! their errors.
 
 #![cfg(any(unix, windows))]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
@@ -132,7 +133,7 @@ fn verbs_say_what_each_delegate_runs() {
     assert_eq!(found["delegates"], json!([]));
 }
 
-/// The body of a composite is prepared before a delegate claims the composite, and does not run then.
+/// The body of a composite is prepared before a delegate can claim the composite, and does not run if one does.
 #[test]
 fn verbs_say_what_runs_composites() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +160,7 @@ fn verbs_say_what_runs_composites() {
     check(&known, &[], "1 of 1 node in 1 partition");
     let would = "0 of 1 node; would run 1 node, but the policy is `report`";
     check(&known, &["--policy", "report"], would);
-    // The reason of the nodes that have none of their own, otherwise theirs.
+    // Nodes of the body whose op is not supported count for the composite's reason, other nodes for their own.
     let reason = "composite \"acme.f\" version 3 is above the highest supported, 2";
     check(&newer, &[], &format!("1 of 2 nodes in 1 partition; {reason} (1 node)"));
     let excluded = "ADD is excluded (1 node) and 1 other reason, which `delegraph explain` lists";
@@ -245,7 +246,7 @@ fn what_cannot_be_done_has_its_exit_code() {
     let cut = folder.path().join("cut.so");
     let whole = std::fs::read(&library).unwrap();
     std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
-    // Another machine, whose number is at byte 18.
+    // A library for another machine: an ELF file has the machine's number at byte 18.
     let foreign = folder.path().join("foreign.so");
     let mut other = whole;
     other[18..20].copy_from_slice(&[22, 0]);

@@ -1,5 +1,5 @@
-//! Each op family has the same file name in every room. A missing room follows from other facts of the family, or is
-//! listed here with a reason. A reason that is no longer true also fails.
+//! Each op family has a file of its name in every folder of [`ROOMS`]. That a file is missing follows from other facts
+//! of the family, or is listed here with a reason. A listed reason for a file that exists fails the test, too.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ const GPU: &str = "delegate-wgpu/src/ops";
 const CASES: &str = "conformance/src/cases";
 const WGSL: &str = "shaders/src/wgsl";
 
-/// Families without a room although they run somewhere, and why.
+/// Families without a file in a folder, and why, unless the reason follows from other facts.
 #[rustfmt::skip]
 const ABSENT: &[(&str, &str, &[&str])] = &[
     (OPTIMIZED, "moves elements: the reference kernel already copies whole runs", &[
@@ -59,7 +59,7 @@ fn has(room: &str, extension: &str, family: &str) -> bool {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(room).join(format!("{family}.{extension}")).is_file()
 }
 
-/// The reason for a missing room that follows from other facts of the family.
+/// The reason for a missing file that follows from other facts of the family.
 fn implied(room: &str, family: &str) -> Option<&'static str> {
     let released = DEFS.iter().any(|def| def.family == family && !def.history.is_empty());
     if room != "core/src/ops" && !released {

@@ -11,7 +11,8 @@ use common::{Tiny, delegraph, nested_cargo, nested_target, path};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A program with two modules of resolvers, and a replacement for the facade, whose GPU delegate takes long to build.
+/// Writes a program with two modules of resolvers, and a replacement for the facade: the GPU delegate of the real one
+/// takes long to build.
 fn write_crate(folder: &Path, digits: &str, sin: &str) {
     let write = |file: &str, text: &str| {
         let file = folder.join(file);

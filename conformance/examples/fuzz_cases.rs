@@ -56,10 +56,10 @@ fn numbers<const N: usize>(words: [&str; N]) -> Result<[u64; N], String> {
     Ok(numbers)
 }
 
-/// One of this number of mutants is a graph of several cases.
+/// One mutant in this number is a graph of several cases.
 const GRAPH_EVERY: usize = 5;
 
-/// A mutant.
+/// A drawn mutant: one node, or a graph of several.
 enum Drawn {
     Node(Case),
     Graph(Chain),
@@ -230,7 +230,7 @@ fn compare(drawn: &Drawn, model: Model, resolver: &str, wanted: &[cases::Compute
     outputs.iter().zip(wanted).enumerate().filter_map(difference).collect()
 }
 
-/// Returns the evidence which of two outputs is right, and the values that cause the difference.
+/// Returns the evidence of which of two outputs is right, and the values that cause the difference.
 fn evidence(case: &Case, i: usize, outputs: [&cases::Computed; 2], deviation: &Deviation) -> String {
     let at = &deviation.at;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Counts the cases of the suite by family, or lists those whose name holds a text: `list_suite [TEXT]`.
+//! Counts the cases of the suite by family, or lists those whose name contains a text: `list_suite [TEXT]`.
 
 use std::collections::BTreeMap;
 

@@ -118,14 +118,14 @@ fn rewrite(arguments: &[String], to: Option<&Path>) -> std::io::Result<Totals> {
     Ok(totals)
 }
 
-/// The written model, and the first difference after reading it again.
+/// Returns the written model, and the first difference after reading it again.
 fn again(model: &Model) -> Result<(Vec<u8>, Option<String>)> {
     let bytes = model.to_bytes()?;
     let read = Model::from_bytes(ModelBytes::new(bytes.clone()))?;
     Ok((bytes, model.difference(&read)))
 }
 
-/// `path` itself if it is a file, else all `.tflite` files below it, by name.
+/// Adds `path` itself to `files` if it is a file, else all `.tflite` files below it, by name.
 fn models(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     if !path.is_dir() {
         files.push(path.to_path_buf());

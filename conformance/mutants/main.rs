@@ -58,7 +58,8 @@ fn run(case: &Case) -> Result<Vec<Computed>, String> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("panics".into()))
 }
 
-/// Whether every output equals that without the fault, within the requirements for CPUs.
+/// Compares every output with that without the fault, within the requirements for CPUs. The error is the first
+/// difference.
 fn same(case: &Case, got: &[Computed], want: &[Computed]) -> Result<(), String> {
     let check = case.check(&case.build().map_err(|e| e.to_string())?, Arithmetic::Ieee);
     for (got, want) in got.iter().zip(want) {

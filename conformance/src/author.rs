@@ -73,7 +73,8 @@ pub fn claims_of(model: &Model, delegate: impl Delegate + 'static) -> Result<Cla
 /// causes any difference.
 ///
 /// # Errors
-/// The difference, or the reason why there is no comparison: the delegate fails, or claims no node.
+/// The difference, or the reason why there is no comparison: the model does not run, or the delegate fails or claims no
+/// node.
 pub fn agree(model: &Model, delegate: impl Delegate + 'static, seed: u64) -> Result<Agreement, Disagreement> {
     DelegateTrial::new(model).seed(seed).agree(delegate)
 }
@@ -159,7 +160,7 @@ impl DelegateTrial {
         self
     }
 
-    /// As the function [`claims_of`].
+    /// Offers every node of the model to a delegate; see the function [`claims_of`].
     ///
     /// # Errors
     /// As [`claims_of`].
@@ -172,7 +173,7 @@ impl DelegateTrial {
         }
     }
 
-    /// As the function [`agree`].
+    /// Compares a delegate with the reference kernels; see the function [`agree`].
     ///
     /// # Errors
     /// As [`agree`].
@@ -266,7 +267,7 @@ impl Claims {
         (0..self.report.nodes.len()).filter(|&node| self.claimed(node)).collect()
     }
 
-    /// Returns the reason why a node is not claimed; `None` for a claimed node.
+    /// Returns the reason why a node is not claimed; `None` if it is claimed, has no rejection or does not exist.
     pub fn reason(&self, node: usize) -> Option<&Rejection> {
         let node = self.report.nodes.get(node).filter(|_| !self.claimed(node))?;
         node.rejections.last().map(|(_, reason)| reason)
@@ -355,7 +356,8 @@ impl fmt::Debug for Disagreement {
 
 impl std::error::Error for Disagreement {}
 
-/// Returns the largest difference of two equal tensors, or the place where they differ.
+/// Returns the largest difference of two tensors that agree within the tolerance; the error describes where they
+/// differ.
 fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> {
     if (got.ty, &got.shape) != (want.ty, &want.shape) {
         return Err(format!("it is {} {}, expected is {} {}", got.ty, got.shape, want.ty, want.shape));
@@ -392,7 +394,7 @@ fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> 
     ))
 }
 
-/// The index of element `i` of a tensor of this shape.
+/// Returns the index of element `i` of a tensor of this shape.
 fn index_of(mut i: usize, shape: &[usize]) -> Vec<usize> {
     let mut index: Vec<usize> = shape
         .iter()

@@ -13,8 +13,8 @@
 //! reason = "our models consist of it"
 //! ```
 //!
-//! All keys except the reason are optional. The run fails if a known failure passes, if a line is unused although all
-//! cases ran, and if a case that must be delegated is not.
+//! A line needs a reason, and a case, an op or a `type`; the other keys are optional. The run fails if a known failure
+//! passes, if a line is unused although all cases ran, and if a case that must be delegated is not.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ use serde::Deserialize;
 use crate::engine::{CaseResult, Outcome};
 use crate::error::Error;
 
-/// The cases that results are of.
+/// The cases that the results cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coverage {
     /// All cases ran. Lines that apply to none of them are reported.

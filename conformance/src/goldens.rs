@@ -162,7 +162,8 @@ impl Goldens {
         Ok(Goldens { index, samples: read("samples.bin")?, root: root.into() })
     }
 
-    /// Runs a case on a new interpreter, and compares all outputs of all invocations.
+    /// Runs a case on `interpreter`, which must not have been invoked before, and compares all outputs of all
+    /// invocations. `photo` is needed for [`Inputs::Photo`].
     ///
     /// # Errors
     /// The first difference beyond the tolerance, or the reason why the model does not run.

@@ -110,8 +110,8 @@ impl Suite {
         Suite { backend: self.backend.with_arithmetic(arithmetic), ..self }
     }
 
-    /// Selects one case in `n` of each op, including the first, for quick runs. With the environment variable
-    /// `DELEGRAPH_CONFORMANCE=all`, all cases run.
+    /// Selects one case in `n` of each op and data type, including the first, for quick runs. With the environment
+    /// variable `DELEGRAPH_CONFORMANCE=all`, all cases run.
     #[must_use]
     pub fn one_in(self, n: usize) -> Self {
         Suite { every: n.max(1), ..self }

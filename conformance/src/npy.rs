@@ -103,7 +103,7 @@ impl Array {
         Ok(Array { shape, ty: TensorType::String, bytes })
     }
 
-    /// Returns the strings of an array of strings.
+    /// Returns the strings of an array of strings; `None` for other arrays.
     pub fn as_strings(&self) -> Option<Strings<'_>> {
         if self.ty == TensorType::String { Strings::parse(&self.bytes).ok() } else { None }
     }
@@ -113,15 +113,16 @@ impl Array {
         Output { ty: self.ty, shape: self.shape, quantized: false, bytes: self.bytes }
     }
 
-    /// Returns the elements as numbers.
+    /// Returns the elements as numbers; `None` for strings.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         crate::compare::numbers(self.ty, &self.bytes)
     }
 
-    /// Returns the bytes for a tensor of type `ty`, packed if several elements of the type share a byte.
+    /// Returns the bytes for a tensor of type `ty`: packed from INT8 or UINT8 if several of its elements share a byte,
+    /// and rounded from FLOAT32 if it is BFLOAT16.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the array has another type.
+    /// [`Error::Invalid`] if the array has any other type.
     pub fn into_bytes(self, ty: TensorType) -> Result<Vec<u8>, Error> {
         if self.ty == ty {
             return Ok(self.bytes);
@@ -200,7 +201,7 @@ fn utf8(points: &[u8]) -> Vec<u8> {
     text.trim_end_matches('\0').as_bytes().to_vec()
 }
 
-/// Returns a `.npy` file of a tensor's bytes. BFLOAT16 is written like NumPy's extension does; elements of fewer than
+/// Returns a `.npy` file of a tensor's bytes. BFLOAT16 is written as NumPy's extension does; elements of fewer than
 /// eight bits are written as one byte each.
 ///
 /// # Errors

@@ -30,7 +30,8 @@ impl Output {
         }
     }
 
-    /// Returns the elements as numbers; packed 4-bit and 2-bit types are widened, low bits first.
+    /// Returns the elements as numbers; packed 4-bit and 2-bit types are widened, low bits first. `None` for types that
+    /// are not numeric.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         let Some(bits) = self.ty.bits().filter(|b| *b < 8) else { return numbers(self.ty, &self.bytes) };
         let signed = self.ty != TensorType::UInt4;

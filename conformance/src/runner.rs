@@ -186,7 +186,7 @@ impl Engine {
         self.violations(result)
     }
 
-    /// A case with a violation does not pass.
+    /// Returns the first violation as an outcome, since a case with a violation does not pass.
     fn violations(&self, result: &mut CaseResult) -> Result<(), (Outcome, String)> {
         let broken = result.checks.iter().find(|c| !c.problem.is_empty());
         match broken {
@@ -198,7 +198,8 @@ impl Engine {
     /// Returns every output of every step on the reference kernels.
     ///
     /// # Errors
-    /// With [`Outcome::Error`], the data is invalid; otherwise the reference kernels do not support the problem.
+    /// [`Outcome::Error`] for invalid data, [`Outcome::Invalid`] for inputs that do not fit the model; otherwise the
+    /// reference kernels do not support the problem.
     fn oracle(
         &self,
         problem: &Problem,

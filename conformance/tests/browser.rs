@@ -92,7 +92,7 @@ fn report() -> Report {
     report
 }
 
-/// Runs the browser on a page; returns its output if it ends in time.
+/// Runs the browser on a page, and returns its output. Panics if the browser does not end in time.
 fn run(browser: &Path, arguments: &[String], page: &Path) -> String {
     let profile = page.with_extension("profile");
     let mut child: Child = Command::new(browser)
@@ -157,7 +157,7 @@ fn the_report_is_drawn_on_a_desktop_and_on_a_phone() {
         assert_eq!(drawn.width(), width);
         let colours: BTreeSet<[u8; 3]> = drawn.pixels().map(|p| p.0).collect();
         assert!(colours.len() > 100, "{name}: {} colours", colours.len());
-        // Failing, passing and known cells and chips.
+        // The colours of failures and of cells that pass.
         for wanted in [[0xb3, 0x26, 0x1e], [0xd8, 0xef, 0xe2]] {
             assert!(colours.contains(&wanted), "{name}: {wanted:x?} is nowhere");
         }

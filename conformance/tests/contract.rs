@@ -199,7 +199,7 @@ impl Drop for Background {
     }
 }
 
-/// The first constant with this length and this first element.
+/// Returns the first of the passed constants that has this length and this first element.
 fn kept(values: Vec<f32>) -> Vec<f32> {
     static KEPT: Mutex<Vec<Vec<f32>>> = Mutex::new(Vec::new());
     let mut all = KEPT.lock().unwrap();
@@ -303,7 +303,7 @@ fn run_on(backend: Backend, case: &str) -> CaseResult {
     result
 }
 
-/// The message of the check of this name for a delegate with this flaw; earlier checks must pass.
+/// Asserts that the check `by` is the first to report a delegate with this flaw, with a message that contains `part`.
 fn noticed(flaw: Flaw, case: &str, by: &str, part: &str) {
     let result = run(flaw, case);
     assert_eq!(result.outcome, Outcome::Violation, "{flaw:?}: {result:?}");
@@ -334,7 +334,7 @@ fn a_right_delegate_passes() {
     assert_eq!((errors.wrong, errors.elements), (0, 30));
 }
 
-/// Runs WHERE of rows that are not known before it runs.
+/// Runs WHERE, whose number of output rows is not known in advance.
 struct Finder(VersionTable);
 
 impl SimpleDelegate for Finder {

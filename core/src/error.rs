@@ -33,7 +33,7 @@ pub fn counted(n: impl fmt::Display, noun: &str) -> String {
 /// An error of any type, as the source of an [`Error`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An error between reading a model and computing its outputs.
+/// An error of reading, writing, preparing or running a model.
 ///
 /// [`Display`](fmt::Display) does not repeat what [`source`](std::error::Error::source) returns: print the chain of
 /// sources for the complete message. Names from files are [`printable`] in it.
@@ -91,7 +91,7 @@ pub enum Error {
         nodes: usize,
         /// The number of nodes that are not delegated.
         remaining: usize,
-        /// The first such node: its op, and the reason why a delegate rejected it.
+        /// The first such nodes: each with its op, and the reasons why delegates rejected it.
         reasons: Vec<String>,
     },
     /// The caller's input does not fit the model.
@@ -227,8 +227,8 @@ impl Error {
         Error::Write { path: path.into(), source }
     }
 
-    /// Creates the error of a file, if the model has a path, that is not a valid model. `message` is the defect and its
-    /// place in the file.
+    /// Creates the error of an invalid model. `path` is its file, if it has one; `message` is the defect and its place
+    /// in the file.
     pub fn invalid_model(path: Option<PathBuf>, message: impl Into<String>) -> Self {
         Error::InvalidModel { path, message: message.into() }
     }
@@ -247,7 +247,7 @@ impl Error {
         Error::Delegate { delegate: delegate.into(), message: message.into(), source: Some(source.into()) }
     }
 
-    /// Creates an error of another type, of a kernel or a delegate.
+    /// Wraps an error of another type, such as one of a kernel or a delegate.
     pub fn external(error: impl Into<BoxError>) -> Self {
         Error::External(error.into())
     }
@@ -258,8 +258,8 @@ impl Error {
         Error::NotDelegated { nodes, remaining, reasons }
     }
 
-    /// Returns the cause of this error, if it has one: the error that [`source`](std::error::Error::source) refers to,
-    /// unless it is part of another one.
+    /// Returns the error that [`source`](std::error::Error::source) refers to; `None` if there is none, and for
+    /// [`Error::External`], whose wrapped error owns its source.
     pub fn into_source(self) -> Option<BoxError> {
         match self {
             Error::Io { source, .. } | Error::Write { source, .. } => Some(source.into()),
@@ -350,13 +350,14 @@ impl Error {
         }
     }
 
-    /// Whether data is the cause, at a node: an [`Error::Kernel`] with a location. From a delegate's kernel, such an error
-    /// is not a failure of the delegate: a CPU kernel reports the same.
+    /// Whether data is the cause, at a node: an [`Error::Kernel`] with a location. From a delegate's kernel, such an
+    /// error is not a failure of the delegate: a CPU kernel reports the same.
     pub fn is_invalid_data(&self) -> bool {
         matches!(self, Error::AtNode { source, .. } if matches!(**source, Error::Kernel(_)))
     }
 
-    /// The same error with the node at which it occurred. An error that has a node keeps it, and a cancellation has none.
+    /// The same error with the node at which it occurred. An error that has a node keeps it, and a cancellation has
+    /// none.
     #[must_use]
     pub fn at(self, location: Location) -> Self {
         match self {

@@ -18,7 +18,7 @@
 //! | [`ops`] | definitions of ops: params, inference, versions, costs |
 //! | [`quantized`] | arithmetic of single quantized values |
 //! | [`graph`] | models, and the verification of drafts |
-//! | [`kernel`] | the kernels that run nodes |
+//! | [`kernel`] | the trait of kernels, which run nodes, and its contexts |
 //! | [`resolver`] | kernels by op and version |
 //! | `loader` | models from the bytes of files |
 //! | [`writer`] | files from models, and models made from scratch |

@@ -23,7 +23,8 @@ pub struct Registration {
 
 impl Registration {
     /// Creates a registration whose kernels `init` makes, one per node.
-    // Inlined, as each op has a closure of its own: an engine compiles hundreds of functions that are called once.
+    // Inlined, because each op has a closure of its own: otherwise a WebAssembly engine compiles hundreds of functions
+    // that are called once.
     #[inline(always)]
     pub fn new<K, F>(init: F) -> Self
     where
@@ -51,6 +52,9 @@ impl Registration {
     }
 
     /// Makes the kernel of a node.
+    ///
+    /// # Errors
+    /// The errors of the factory.
     pub fn init(&self, cx: &InitContext<'_>) -> Result<Box<dyn Kernel>> {
         (self.init)(cx)
     }
@@ -74,7 +78,7 @@ impl std::fmt::Debug for Registration {
 
 /// Finds registrations by op **and version**.
 pub trait OpResolver: Send + Sync {
-    /// Returns the registration for `op` at `version`.
+    /// Returns the registration for `op` at `version`; `None` if there is none.
     fn find(&self, op: &Op, version: u32) -> Option<&Registration>;
 
     /// Returns the version ranges registered for `op`, for error messages and the support table.
@@ -142,8 +146,8 @@ impl MutableOpResolver {
     }
 
     /// Registers a fused kernel for these versions of the operation `name`. It runs composites (`STABLEHLO_COMPOSITE`)
-    /// that no delegate claims, in the place of their bodies, and custom ops of that name: the two are one registration.
-    /// Its options are the attributes, either way.
+    /// that no delegate claims, in the place of their bodies, and custom ops of that name: the two are one
+    /// registration. Its options are the attributes, either way.
     pub fn add_composite(
         &mut self,
         name: &str,

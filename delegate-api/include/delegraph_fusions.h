@@ -61,7 +61,7 @@ typedef struct DelegraphFusionLibrary {
     int32_t (*open)(const DelegraphHost *host, void **library, DelegraphError *error);
     /** May be null. Called once, at the end, unless `library` is null. */
     void (*close)(void *library);
-    /** The fusions. Valid until `close`. */
+    /** Returns the fusions. Valid until `close`. */
     const DelegraphFusion * (*fusions)(void *library, size_t *count);
     /** Rewrites a model with the fusion of this index. The bytes of the model are valid during the call. The fusion
      * replaces everything that it can. */

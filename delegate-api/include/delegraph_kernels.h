@@ -43,14 +43,14 @@ typedef struct DelegraphOpNode {
     /** The op's options: by convention a FlexBuffer map, which `option_i64` and similar functions read; an op may
      * define another format. */
     const uint8_t *options;
-    /** Bytes of them. */
+    /** Number of bytes of the options. */
     size_t options_len;
-    /** Inputs: type, name, quantization, and the shape in the file, which may change before `prepare_kernel`. There are
-     * no data. An omitted input is null. */
+    /** Inputs: type, name, quantization, and the shape in the file, which may change before `prepare_kernel`.
+     * `data` is null. An omitted input is a null pointer. */
     const DelegraphTensor *const *inputs;
     /** Their number, including omitted inputs. */
     size_t input_count;
-    /** Outputs, in the same way. */
+    /** Outputs, described like inputs. None of the pointers is null. */
     const DelegraphTensor *const *outputs;
     /** Their number. */
     size_t output_count;
@@ -66,8 +66,8 @@ typedef struct DelegraphKernelLibrary {
     uint32_t abi_version;
     /** Bytes of this struct. */
     size_t size;
-    /** May be null. Called once, before all other functions, which receive `library`; it may remain null. If the call
-     * fails and `library` is set, the library is closed. */
+    /** May be null. Called once, before all other functions. `library` is passed to `close`, `ops` and `create_kernel`;
+     * it may remain null. If the call fails and `library` is set, the library is closed. */
     int32_t (*open)(const DelegraphHost *host, void **library, DelegraphError *error);
     /** May be null. Called once, after all kernels are destroyed, unless `library` is null. */
     void (*close)(void *library);
@@ -75,7 +75,7 @@ typedef struct DelegraphKernelLibrary {
     const DelegraphCustomOp * (*ops)(void *library, size_t *count);
     /** Creates the kernel of a node. If the call fails and `kernel` is set, the kernel is destroyed. */
     int32_t (*create_kernel)(void *library, const DelegraphHost *host, DelegraphContext context, const DelegraphOpNode *node, void **kernel, DelegraphError *error);
-    /** May be null. Destroys a kernel; called once per kernel. */
+    /** May be null. Destroys a kernel; called once per kernel that is not null. */
     void (*destroy_kernel)(void *kernel);
     /** Checks the operands, sets the shape of every output (`set_output_shape`, or `set_output_dynamic` if it depends
      * on data), and requests temporaries. Called before the first run and whenever a shape changes, and possibly more

@@ -105,7 +105,7 @@ extern "C" {
 /** Rejection: any other reason; `text` has it. */
 #define DELEGRAPH_REJECT_OTHER 0
 
-/** Rejection: the node's version is above `limit`; or that of the features that it uses is, which is `value` then. */
+/** Rejection: the node's version, or that of the features that it uses, is above `limit`. `value` is that version. */
 #define DELEGRAPH_REJECT_VERSION 1
 
 /** Rejection: the op is not supported. */
@@ -123,7 +123,7 @@ extern "C" {
 /** Rejection: a buffer or binding exceeds a limit of the device; `text` has the reason. */
 #define DELEGRAPH_REJECT_DEVICE_LIMIT 6
 
-/** Rejection: its partition has `value` nodes, fewer than `limit`. */
+/** Rejection: the partition of the node has `value` nodes, fewer than `limit`. */
 #define DELEGRAPH_REJECT_PARTITION_TOO_SMALL 7
 
 /** Rejection: larger partitions reach the maximum number, `limit`. */
@@ -154,11 +154,11 @@ extern "C" {
  * call; otherwise functions return `DELEGRAPH_INVALID`. */
 typedef uint64_t DelegraphContext;
 
-/** Text, not terminated. */
+/** Text without a terminating zero. */
 typedef struct DelegraphText {
-    /** UTF-8. */
+    /** The text in UTF-8. */
     const char *data;
-    /** Bytes. */
+    /** Number of bytes. */
     size_t len;
 } DelegraphText;
 
@@ -166,7 +166,7 @@ typedef struct DelegraphText {
 typedef struct DelegraphNodeTime {
     /** The node; the first one of nodes that ran together. */
     size_t node;
-    /** Nanoseconds. */
+    /** The time on the device in nanoseconds. */
     uint64_t nanoseconds;
 } DelegraphNodeTime;
 
@@ -251,7 +251,7 @@ typedef struct DelegraphNode {
     size_t outputs;
     /** The options of a custom op. */
     const uint8_t *custom_options;
-    /** Bytes of them. */
+    /** Number of bytes of the options. */
     size_t custom_options_len;
 } DelegraphNode;
 
@@ -271,7 +271,7 @@ typedef struct DelegraphTensor {
     DelegraphText name;
     /** Constant data, or null. */
     const void *data;
-    /** Bytes of them. */
+    /** Number of bytes of the data. */
     size_t data_len;
     /** `DELEGRAPH_QUANTIZATION_…`. */
     int32_t quantization;
@@ -291,13 +291,13 @@ typedef struct DelegraphTensor {
     size_t block_size;
 } DelegraphTensor;
 
-/** Why a node is not claimed. */
+/** The reason why a node is not claimed. */
 typedef struct DelegraphRejection {
     /** Bytes of this struct. */
     size_t size;
     /** `DELEGRAPH_REJECT_…`, which defines the meaning of the other fields. */
     int32_t kind;
-    /** Text. */
+    /** The reason, or the name of an operand or a tensor; empty if `kind` needs none. */
     DelegraphText text;
     /** The observed value. */
     int64_t value;
@@ -330,7 +330,7 @@ typedef struct DelegraphBuffer {
     /** Its memory. Null in `prepare_kernel`, except for constants, and for inputs of partitions with dynamic shapes,
      * which can be read. */
     void *data;
-    /** Bytes of it. */
+    /** Number of bytes of the memory. */
     size_t data_len;
     /** Its shape, outermost dimension first. */
     const size_t *dims;
@@ -391,12 +391,12 @@ typedef struct DelegraphHost {
     /** Logs a message. `target` names a part of the plugin and may be empty. May be called at any time and
      * on any thread. */
     void (*log)(int32_t level, DelegraphText target, DelegraphText text);
-    /** In `prepare` and `create_kernel`: writes the graph. */
+    /** In `prepare` and `create_kernel`: writes the graph. `graph->size` must be set. */
     int32_t (*graph)(DelegraphContext context, DelegraphGraph *graph);
     /** In `prepare` and `create_kernel`: writes the model as a `.tflite` file. `out->size` must be set. */
     int32_t (*model)(DelegraphContext context, DelegraphModel *out);
     /** In `prepare` and `create_kernel`: writes the bytes of the model's metadata with this name, valid until
-     * `end_prepare`. */
+     * `end_prepare`. `DELEGRAPH_NOT_FOUND` if there are none. */
     int32_t (*metadata)(DelegraphContext context, const char *name, const uint8_t **data, size_t *len);
     /** In `prepare` and `create_kernel`: returns the tensor that is input `index` of the graph; -2 if there is none. */
     int64_t (*graph_input)(DelegraphContext context, size_t index);
@@ -412,7 +412,9 @@ typedef struct DelegraphHost {
     /** In `prepare` and `create_kernel`: writes a tensor. `out->size` must be set. */
     int32_t (*tensor)(DelegraphContext context, size_t tensor, DelegraphTensor *out);
     /** In `prepare` and `create_kernel`: writes a param of a node, by its name in the schema's options table: an
-     * integer, a bool, or the number of an enum's value. */
+     * integer, a bool, or the number of an enum's value.
+     *
+     * This function and the next three return `DELEGRAPH_NOT_FOUND` if the node has no param of this name and type. */
     int32_t (*param_i64)(DelegraphContext context, size_t node, const char *name, int64_t *out);
     /** In `prepare` and `create_kernel`: writes a param that is a number. */
     int32_t (*param_f64)(DelegraphContext context, size_t node, const char *name, double *out);
@@ -426,8 +428,8 @@ typedef struct DelegraphHost {
      * a WHILE), if it is prepared. The result replaces `context` in the functions above. 0 if the subgraph is
      * described by the model's file only. */
     DelegraphContext (*callee)(DelegraphContext context, size_t subgraph);
-    /** In `prepare`: returns whether a node may be claimed. `DELEGRAPH_UNSUPPORTED` for example if its version is above
-     * the declared one, its shapes depend on data, or another delegate claimed it. */
+    /** In `prepare`: returns `DELEGRAPH_OK` if a node may be claimed, otherwise `DELEGRAPH_UNSUPPORTED`: for example if
+     * its version is above the declared one, its shapes depend on data, or another delegate claimed it. */
     int32_t (*may_claim)(DelegraphContext context, size_t node);
     /** In `prepare`: calls `each` with every partition that would result from claiming these nodes. */
     int32_t (*preview_partitions)(DelegraphContext context, const size_t *nodes, size_t node_count, void (*each)(void *user, const DelegraphPartition *partition), void *user);
@@ -498,8 +500,8 @@ typedef struct DelegraphPlugin {
     /** Claims the nodes of a graph that the delegate runs, and rejects the others with reasons. Called again when
      * shapes change. */
     int32_t (*prepare)(void *delegate, DelegraphContext context, DelegraphError *error);
-    /** May be null. Called when all kernels of the last `prepare` are created. The data of `prepare` are invalid
-     * afterwards. */
+    /** May be null. Called when all kernels of the last `prepare` are created, or after it failed. The data of
+     * `prepare` are invalid afterwards. */
     void (*end_prepare)(void *delegate);
     /** Creates the kernel of a partition, between `prepare` and `end_prepare`. If the call fails and `kernel` is set,
      * the kernel is destroyed. */

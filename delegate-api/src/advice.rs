@@ -31,7 +31,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Returns the number of partitions that `before` has more than this split; 0 if it has fewer.
+    /// Returns how many more partitions `before` has than this split; 0 if it has fewer.
     pub fn merged(&self, before: &Split) -> usize {
         before.partitions.saturating_sub(self.partitions)
     }
@@ -56,13 +56,13 @@ pub struct Blocker {
     pub without: Option<Split>,
 }
 
-/// Two blockers that keep partitions apart only together.
+/// Two blockers: claiming the nodes of both merges more partitions than claiming those of each separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockerPair {
     /// Indices into [`Advice::blockers`].
     pub blockers: [usize; 2],
-    /// The partitions without both.
+    /// The partitions if the delegates claimed the nodes of both.
     pub without: Split,
 }
 
@@ -84,7 +84,7 @@ pub struct BlockerPair {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Advice {
-    /// The current partitions, with the nodes of each delegate claimed together.
+    /// The current partitions, computed as if each delegate had made a single claim.
     pub now: Split,
     /// The blockers, sorted by gain: by partitions merged, then by multiply-adds delegated, then by nodes.
     pub blockers: Vec<Blocker>,
@@ -138,7 +138,7 @@ fn is_limit(reason: &Rejection) -> bool {
 }
 
 /// Returns the distinct reasons of each delegate for which nodes run on the CPU. Limits and failures of delegates are
-/// excluded, since they have other causes.
+/// excluded, since they do not concern the node itself.
 fn blockers(report: &Report) -> Vec<Blocker> {
     let mut blockers: Vec<Blocker> = Vec::new();
     let mut known = HashMap::new();
@@ -201,7 +201,7 @@ struct Trial<'a> {
     graph: GraphView<'a>,
     partitioner: Partitioner<'a>,
     multiply_adds: Vec<u64>,
-    /// Per node, 0 for the CPU, otherwise one more than the delegate.
+    /// Per node: 0 for the CPU, otherwise the index of the delegate plus 1.
     owners: Vec<usize>,
     /// Nodes that a delegate supports and that only limits keep on the CPU, with the owner that they would have.
     limited: Vec<(NodeId, usize)>,

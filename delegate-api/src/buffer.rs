@@ -110,7 +110,8 @@ impl<'a> Buffers<'a> {
         Buffers { inputs, may_keep, outputs }
     }
 
-    /// Returns the buffer of input `i`, which the kernel accepted. The input's data in the CPU's memory are stale then.
+    /// Returns the buffer of input `i`, which the kernel accepted; the input's data in the CPU's memory are stale then.
+    /// `None` if the data are in the CPU's memory.
     pub fn input(&self, i: usize) -> Option<&'a BufferHandle> {
         self.inputs.get(i)?.as_ref()
     }

@@ -18,7 +18,7 @@ pub type KernelFactory<'a> =
 /// Nodes that a delegate claims, with the factory of their kernels.
 #[non_exhaustive]
 pub struct Claim<'a> {
-    /// The nodes, ascending.
+    /// The nodes, in the order in which they were passed to [`DelegateContext::claim`].
     pub nodes: Vec<NodeId>,
     /// Creates the kernel of each partition of the nodes.
     pub factory: KernelFactory<'a>,
@@ -71,14 +71,14 @@ impl<'a> DelegateContext<'a> {
         self
     }
 
-    /// Sets the limit of memory that the application set for the interpreter, in bytes.
+    /// Sets the memory limit that the application set for the interpreter, in bytes.
     #[must_use]
     pub fn with_memory_limit(mut self, bytes: Option<u64>) -> Self {
         self.memory_limit = bytes;
         self
     }
 
-    /// Returns the limit of memory that the application set for the interpreter, in bytes. A delegate that allocates
+    /// Returns the memory limit that the application set for the interpreter, in bytes. A delegate that allocates
     /// memory of its own, on a device for example, claims only what fits.
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_limit
@@ -91,7 +91,8 @@ impl<'a> DelegateContext<'a> {
         self
     }
 
-    /// Polls for the end of the work. A delegate calls it for each node, since checking a node may read large constants.
+    /// Checks whether the work is to stop. Delegates call this function for each node, since checking a node may read
+    /// large constants.
     ///
     /// # Errors
     /// [`Cancelled`] if the application cancelled the work; [`LimitExceeded`] once its time is over.
@@ -115,8 +116,9 @@ impl<'a> DelegateContext<'a> {
     }
 
     /// Checks whether the node may be claimed: its version, and that of the features that it uses, is not above the
-    /// declared maximum, the application neither replaced its kernel nor excluded it, no delegate has claimed it, and its
-    /// shapes are known (unless the delegate has [`Capabilities::dynamic_shapes`]).
+    /// declared maximum, the application neither replaced its kernel nor excluded it, no delegate has claimed it, it is
+    /// not a folded node that initializes a variable, and its shapes are known (unless the delegate has
+    /// [`Capabilities::dynamic_shapes`]).
     ///
     /// # Errors
     /// The reason why the node may not be claimed.
@@ -151,7 +153,7 @@ impl<'a> DelegateContext<'a> {
         partition(&self.graph, &owners).into_iter().filter(|g| g.owner == 1).map(Group::into_params).collect()
     }
 
-    /// Returns the nodes that are within the limits, ascending, and rejects the others.
+    /// Returns the nodes that are within the limits, in ascending order if `nodes` is, and rejects the others.
     pub fn limit(&mut self, nodes: &[NodeId], options: &PartitionOptions) -> Vec<NodeId> {
         let mut allowed = Vec::new();
         for &id in nodes {
@@ -221,7 +223,7 @@ impl<'a> DelegateContext<'a> {
             self.claims.iter_mut().for_each(|claim| claim.nodes.retain(|id| claimed[id.0]));
             self.claims.retain(|claim| !claim.nodes.is_empty());
         }
-        // A delegate that skips a node states no reason, where the context may have one.
+        // A delegate that skips a node states no reason, but the context may know one.
         let skipped = |node: NodeView<'_>| self.may_claim(&node).err().unwrap_or(Rejection::NotClaimed);
         let reason = |(i, given): (usize, &Option<Rejection>)| match given {
             Some(reason) if *reason != Rejection::NotClaimed => Some(reason.clone()),

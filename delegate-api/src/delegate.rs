@@ -20,7 +20,9 @@ pub trait Delegate: Send {
     /// Claims the nodes that the delegate runs, and rejects the others with reasons. Called again when shapes change.
     ///
     /// # Errors
-    /// Any error, or a panic, returns all nodes to the CPU.
+    /// Any error, or a panic, is a failure of the delegate, which loses all its claims; with [`Policy::Require`] it is
+    /// an error of the application. The error of an interrupted `prepare` ([`DelegateContext::check_interrupted`]) is
+    /// not a failure.
     fn prepare<'a>(&'a mut self, cx: &mut DelegateContext<'a>) -> Result<()>;
 }
 

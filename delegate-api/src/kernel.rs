@@ -42,8 +42,8 @@ impl Capabilities {
 
 /// Runs one partition. Its inputs and outputs are those of [`DelegateParams`], in that order.
 ///
-/// An error of a run is a failure of the delegate, unless it is at a node and about data
-/// ([`Error::is_invalid_data`](delegraph_core::Error::is_invalid_data)): a CPU kernel would report the same.
+/// An error of a run is a failure of the delegate, unless it has the location of a node and reports invalid data
+/// ([`Error::is_invalid_data`](delegraph_core::Error::is_invalid_data)): a CPU kernel would report the same error.
 pub trait DelegateKernel: Kernel {
     /// Returns measurements of the kernel, for benchmarks and profiles.
     fn stats(&self) -> DelegateStats {
@@ -67,7 +67,7 @@ pub trait DelegateKernel: Kernel {
     }
 
     /// Returns whether [`Kernel::prepare`] reads the data of inputs although all shapes are known: the partition is then
-    /// prepared during each invocation, when its inputs are computed, as a partition of nodes whose shapes depend on data.
+    /// prepared during each invocation, when its inputs are computed, like a partition whose shapes depend on data.
     /// Called once, after the kernel is created. Has no effect unless
     /// [`GraphView::is_direct`](crate::GraphView::is_direct).
     fn needs_data(&self) -> bool {
@@ -121,6 +121,9 @@ pub trait DelegateKernel: Kernel {
     }
 
     /// Returns whether the submitted work is done. Does not block, and wakes `cx` when polling again may make progress.
+    ///
+    /// # Errors
+    /// If the device fails.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let _ = cx;
         Poll::Ready(Ok(()))

@@ -13,7 +13,7 @@
 //! | what | rule |
 //! |---|---|
 //! | constants | `TensorInfo::constant` returns the data when a kernel is created. Constants never change, and are not inputs of a partition. |
-//! | folded nodes | Nodes over constants are computed while preparing: their outputs are constants. Any folded node may be claimed; kernels skip it. |
+//! | folded nodes | Nodes over constants are computed while preparing: their outputs are constants. A folded node may be claimed, unless it initializes a variable; kernels skip it. |
 //! | optional inputs | An omitted input (-1 in the file, or missing at the end) is `None` in `NodeView::input`. |
 //! | variables | Inputs of a partition, read and written with `InvokeContext::variable`. The interpreter owns their values, which persist between runs and outlive the delegate. |
 //! | side effects | Nodes with effects beyond their outputs (`NodeState::side_effects`) keep their order among each other, wherever they run. |

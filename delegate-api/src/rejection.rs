@@ -18,7 +18,7 @@ pub enum Rejection {
         /// The highest version supported.
         max: u32,
     },
-    /// The node uses features of a newer version of its op than its own, and that is newer than supported.
+    /// The node's version is supported, but the node uses features of a newer version, which is not.
     #[error("{} version {version} uses features of version {needed}; the highest supported is {max}", op.in_short())]
     UnderstatedVersion {
         /// The op.
@@ -52,7 +52,7 @@ pub enum Rejection {
         /// The highest version supported.
         max: u32,
     },
-    /// The composite uses features of a newer version than its own, and that is newer than supported.
+    /// The composite's version is supported, but the composite uses features of a newer version, which is not.
     #[error(
         "composite \"{}\" version {version} uses features of version {needed}; the highest supported is {max}",
         short_name(name)

@@ -107,8 +107,8 @@ pub struct CompositeReport {
     pub runner: CompositeRunner,
     /// The node or, for an inlined composite, the nodes of its body, as numbered in this report.
     pub nodes: Vec<NodeId>,
-    /// Each delegate that left the composite as a whole, by its index, with the reason; in the order in which delegates
-    /// were added.
+    /// Each delegate that did not claim the composite as a whole, by its index, with the reason; in the order in which
+    /// delegates were added.
     pub rejections: Vec<(usize, Rejection)>,
     /// The indices of the delegates that declare its name, at any version.
     pub declared_by: Vec<usize>,
@@ -135,7 +135,7 @@ impl CompositeReport {
         self
     }
 
-    /// Whether the nodes of its body took its place.
+    /// Returns whether the nodes of its body replaced the composite.
     pub fn is_inlined(&self) -> bool {
         self.runner == CompositeRunner::Inlined
     }

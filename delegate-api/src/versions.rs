@@ -42,8 +42,8 @@ impl VersionTable {
         self
     }
 
-    /// Adds a marked composite: a `STABLEHLO_COMPOSITE` that represents the operation `name`. A composite is offered to
-    /// a delegate that declares it before it is inlined; see the page on fusion.
+    /// Adds a marked composite: a `STABLEHLO_COMPOSITE` that represents the operation `name`. Before a
+    /// composite is inlined, it is offered to the delegates that declare it; see `docs/fusion.md` in the repository.
     #[must_use]
     pub fn with_composite(mut self, name: &str, max_version: u32) -> Self {
         self.composites.insert(name.to_owned(), max_version);

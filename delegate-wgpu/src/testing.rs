@@ -90,7 +90,7 @@ pub(crate) fn delegate() -> Option<&'static WgpuDelegate> {
     DELEGATE.get_or_init(open).as_ref()
 }
 
-/// Runs of a test's kernel.
+/// Number of runs of a test's kernel.
 pub(crate) const RUNS: usize = 8;
 
 thread_local! {

@@ -1,10 +1,11 @@
 // The photo where the mask is 1, an evening sky where it is 0.
 
 struct Params {
-    // Of the mask, in pixels.
+    // The size of the mask, in pixels.
     width: u32,
     height: u32,
-    // The region of the photo that the mask covers: left and upper edge, width and height; the photo's sides are 1 long.
+    // The region of the photo that the mask covers, as fractions of the photo's sides: left and upper edge, width,
+    // height.
     left: f32,
     top: f32,
     across: f32,
@@ -21,7 +22,7 @@ fn mask_at(at: vec2<i32>) -> f32 {
     return mask[u32(pixel.y) * p.width + u32(pixel.x)];
 }
 
-// Between the mask's pixels, whose centers are at halves.
+// Interpolates between the mask's pixels, whose centers are at halves.
 fn smooth_mask(at: vec2<f32>) -> f32 {
     let corner = vec2<i32>(floor(at - 0.5));
     let between = fract(at - 0.5);

@@ -71,7 +71,7 @@ fn segment(gpu: &Gpu, model: Model, photo: &RgbaImage) -> Result<RgbaImage> {
     let mask = gpu.buffer(4 * (mask_height * mask_width) as u64);
     interpreter.set_output_buffer(0, Some(delegate.output_buffer(&mask, 0, mask.size())?))?;
 
-    // As for every frame of a video.
+    // An application for videos would repeat the following for each frame, with one compositor.
     let compositor = Compositor::new(gpu, photo.dimensions());
     let frame = gpu.upload(photo);
     input.convert(&frame)?;

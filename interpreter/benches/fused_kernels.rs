@@ -115,7 +115,7 @@ fn group_norm(size: usize, channels: usize, groups: usize) -> Model {
     finish(graph, y)
 }
 
-/// `heads` of queries, and `groups` of keys and values.
+/// Attention with `heads` heads of queries, which share `groups` heads of keys and values.
 fn attention(queries: usize, keys: usize, heads: usize, groups: usize, width: usize) -> Model {
     let share = heads / groups;
     let mut body = SubgraphBuilder::new("body");

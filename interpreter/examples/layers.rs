@@ -1,11 +1,11 @@
 //! Models of one layer, and the time of each; `scripts/bench_layers.py` compares the times with LiteRT's.
 //!
-//! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types, `layers nets DIR SEED COUNT` small nets.
-//! `layers extract DIR MODEL…` writes the distinct nodes of models whose shapes are known. `layers time THREADS SECONDS MODEL…`
-//! prints, for each model, the shortest time of an invocation in microseconds. `layers first THREADS RUNS MODEL…` prints the
-//! shortest times from the file to the first result, and of loading, preparing and the first invocation. `layers invoke RUNS
-//! MODEL` runs a model with one thread, whose executed instructions `scripts/count_instructions.py` counts, and prints the sum
-//! of each output.
+//! `layers draw DIR SEED COUNT` writes COUNT layers of random shapes and types, `layers nets DIR SEED COUNT` small
+//! nets. `layers extract DIR MODEL…` writes the distinct nodes of models whose shapes are known. `layers time THREADS
+//! SECONDS MODEL…` prints, for each model, the shortest time of an invocation in microseconds. `layers first THREADS
+//! RUNS MODEL…` prints the shortest times from the file to the first result, and of loading, preparing and the first
+//! invocation. `layers invoke RUNS MODEL` runs a model with one thread, whose executed instructions
+//! `scripts/count_instructions.py` counts, and prints the sum of each output.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
@@ -302,7 +302,7 @@ impl Sizes {
         (single || kh * kw > 1) && (self.padding == Padding::Same || (kh <= self.height && kw <= self.width))
     }
 
-    /// Whether the type is only used for activations.
+    /// Whether only the weights have a type of their own: without weights, the layer is the same as with `F32`.
     fn has_weight_type(&self) -> bool {
         matches!(self.kind, Kind::F16 | Kind::Dynamic)
     }
@@ -609,8 +609,8 @@ fn first(threads: &str, runs: &str, models: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The times of loading a model from a mapped file, as `delegraph::load` does, of preparing it, and of the first invocation.
-/// Filling its inputs is not counted.
+/// The times of loading a model from a mapped file, as `delegraph::load` does, of preparing it, and of the first
+/// invocation. Filling its inputs is not counted.
 fn phases(path: &str, threads: usize) -> Result<[Duration; 3], Failure> {
     let begin = Instant::now();
     // SAFETY: nothing writes to the file while it is measured.

@@ -1,7 +1,7 @@
 //! Runs `.tflite` models: CPU kernels, delegation, memory planner.
 //!
 //! [`Interpreter`] prepares a model once (finds kernels, infers shapes, folds constants, applies delegates, plans one
-//! arena) and then runs it any number of times without allocating.
+//! arena) and then runs it any number of times, without allocating if all shapes are known.
 
 pub mod fusion;
 mod measure;

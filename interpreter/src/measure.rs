@@ -36,12 +36,12 @@ type Layer = fn(&mut SubgraphBuilder, TensorId) -> TensorId;
 /// Measures the CPU kernels with `threads` threads, and the delegate that `delegate` creates: convolutions for
 /// arithmetic, pooling for data movement, and a minimal model for the overhead. Takes about a second.
 ///
-/// The speed of a delegate that runs only one of CONV_2D and AVERAGE_POOL_2D of float32 is measured with that op, and is
-/// the same multiple of the CPU's for the other.
+/// The speed of a delegate that runs only one of CONV_2D and AVERAGE_POOL_2D of float32 is measured with that op. For
+/// the other op, the same ratio to the CPU's speed is assumed.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if the delegate runs neither op; the author of the delegate must then provide the rates. The
-/// error of `delegate`.
+/// errors of `delegate`, and of preparing and running the measured models.
 pub fn measure<D: Delegate + 'static>(
     threads: usize,
     mut delegate: impl FnMut() -> Result<D>,
@@ -113,8 +113,8 @@ impl Rejected {
     }
 }
 
-/// Returns the seconds of one run with the delegate; `None`, and the reason in `rejected`, if the delegate does not run all
-/// nodes.
+/// Returns the seconds of one run with the delegate; `None`, and the reason in `rejected`, if the delegate does not run
+/// all nodes.
 fn delegated_seconds(
     threads: usize,
     delegate: impl Delegate + 'static,
@@ -135,7 +135,7 @@ fn delegated_seconds(
     Ok(None)
 }
 
-/// Returns a model of layers over `size` rows and columns.
+/// Returns a model of `layers` layers over `size` rows and columns.
 fn layered(layer: Layer, size: usize, layers: usize) -> Result<Model> {
     let mut graph = SubgraphBuilder::new("main");
     let mut x = graph.input("x", TensorType::Float32, [1, size, size, CHANNELS]);
@@ -146,7 +146,7 @@ fn layered(layer: Layer, size: usize, layers: usize) -> Result<Model> {
     ModelBuilder::new().subgraph(graph).build()
 }
 
-/// Returns the seconds of one layer, of the times of models with 1 and with [`LAYERS`] layers.
+/// Returns the seconds of one layer, from the times of models with 1 and with [`LAYERS`] layers.
 fn per_layer(short: f64, long: f64) -> f64 {
     ((long - short) / (LAYERS - 1) as f64).max(MIN_SECONDS)
 }
@@ -168,7 +168,7 @@ fn pool(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
     graph.node(BuiltinOp::AVERAGE_POOL_2D, params).inputs([x]).output("")
 }
 
-/// Returns the seconds of one run.
+/// Returns the median time of nine runs, in seconds.
 fn median(interpreter: &mut Interpreter) -> Result<f64> {
     interpreter.input_mut::<f32>(0)?.fill(0.5);
     interpreter.invoke()?;

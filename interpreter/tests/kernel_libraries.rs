@@ -65,7 +65,7 @@ fn close_to(got: &[f32], want: &[f32]) {
 
 const X: [f32; 3] = [-7.0, 1.5, 202.0];
 
-/// The example in C, built by the machine's C compiler with these definitions; `None` without a compiler.
+/// Builds the library in the C file `source` with these definitions; `None` if there is no C compiler.
 fn in_c(folder: &Path, name: &str, source: &str, definitions: &[&str]) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let out = folder.join(format!("lib{name}.so"));
@@ -182,7 +182,7 @@ fn a_kernel_that_fails_is_an_error_with_its_node() {
         run(&mut build(model("Faulty", 3, &options, 1), &path)?, &X)
     };
     assert_eq!(faulty("", "error").unwrap(), X);
-    // A panic while it is freed does not reach the application.
+    // A panic while a kernel is freed does not reach the application.
     assert_eq!(faulty("drop", "panic").unwrap(), X);
     let check = |at: &str, how: &str, want: &str| {
         let error = faulty(at, how).unwrap_err().to_string();

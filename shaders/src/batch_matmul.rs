@@ -63,7 +63,7 @@ pub(crate) struct Problem {
     pub(crate) depth: u32,
     /// Leading dimensions of the output.
     leading: Vec<u32>,
-    /// These dimensions, merged, with strides in both operands.
+    /// The leading dimensions, merged, with strides in both operands.
     pub(crate) batches: Nest<2>,
     pub(crate) batch: u32,
 }
@@ -112,7 +112,7 @@ impl Spec {
     /// Returns the shape of the output.
     ///
     /// # Errors
-    /// For shapes that contradict each other.
+    /// For shapes that contradict each other, and for a tensor of 2^31 elements or more.
     pub fn output(&self) -> Result<Vec<u32>, ShaderError> {
         let Problem { rows, columns, mut leading, .. } = self.problem()?;
         leading.extend([rows, columns]);
@@ -156,7 +156,8 @@ const OUTER_SIDE: Threshold = Threshold::AtLeast(128);
 const OUTER_ELEMENTS: Threshold = Threshold::AtLeast(1 << 21);
 
 impl Spec {
-    /// Returns the vectors of outer products; `None` for operands that are not read so.
+    /// Returns how outer products read the operands; `None` where outer products do not support the operands or the
+    /// device.
     fn outer(&self, caps: &Caps, problem: &Problem) -> Option<Vectors> {
         let Problem { rows, columns, depth, .. } = *problem;
         let a_rows = self.transpose_a && Threshold::VECTORS.holds(rows);
@@ -250,8 +251,9 @@ impl Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For shapes that contradict each other, sums that take more than 32 bits, more than six leading dimensions after
-    /// merging those that broadcast alike, and a tensor larger than one dispatch reaches.
+    /// For shapes that contradict each other, [`Activation::Prelu`], sums other than [`Sums::Floats`] and
+    /// [`Sums::Blocks`], more than six leading dimensions after merging those that broadcast alike, and a tensor larger
+    /// than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let problem = self.problem()?;
         let rank = problem.batches.extents.len();

@@ -29,7 +29,8 @@ pub enum Binary {
     Minimum,
     /// `max(a, b)`
     Maximum,
-    /// `a^b`. Exponents are whole numbers for a negative base, and non-negative for integers.
+    /// `a^b`; NaN for a negative float and an exponent that is not a whole number. Exponents of integers must not be
+    /// negative.
     Pow,
     /// `(a - b)^2`
     SquaredDifference,
@@ -83,7 +84,8 @@ impl Binary {
         )
     }
 
-    /// Name in keys, and body of the WGSL function of `x` and `y`. `None` if the operator is not defined for the element.
+    /// Returns the name in keys, and the body of the WGSL function of `x` and `y`. `None` if the operator is not
+    /// defined for the element.
     fn wgsl(self, element: Element) -> Option<(&'static str, &'static str)> {
         use Element::{Bool, F32, I32, U32};
         Some(match (self, element) {
@@ -132,7 +134,8 @@ impl Binary {
     }
     return power;",
             ),
-            // A polynomial for quotients up to tan(pi/8), larger ones are reduced by pi/4. The signs of zeros count.
+            // A polynomial for quotients up to tan(pi/8); larger ones are reduced by pi/4. The sign bits distinguish -0
+            // from 0.
             (Self::Atan2, F32) => (
                 "atan2",
                 "let large = max(abs(x), abs(y));
@@ -230,8 +233,8 @@ impl Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For shapes that do not broadcast, an operator that is not defined for the element, and more than six dimensions
-    /// after merging those that broadcast alike.
+    /// For shapes that do not broadcast, an operator or an activation that is not defined for the element, more than
+    /// six dimensions after merging those that broadcast alike, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let (name, operation) = self.op.wgsl(self.element).ok_or_else(|| {
             ShaderError::unsupported(NAME, format!("{:?} of {:?} elements", self.op, self.element))

@@ -42,7 +42,8 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Name in keys, and body of the WGSL function of `x`, `y` and `once` (whether inputs are rounded once).
+    /// Returns the name in keys, and the body of the WGSL function of `x`, `y` and `once` (whether inputs are rounded
+    /// once).
     fn wgsl(self) -> Option<(&'static str, &'static str)> {
         use binary::Binary::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
         Some(match self {
@@ -101,7 +102,8 @@ impl Operator {
     }
 }
 
-/// `output = clamp(operator(a - zero, b - zero) + zero, low, high)`, with the operands broadcast to the output's shape.
+/// `output = clamp(op(a - zeros[0], b - zeros[1]) + zero, range)`, with the operands broadcast to the output's shape.
+/// Comparisons return 0 or 1.
 ///
 /// Bindings: `Input(0)` (a), `Input(1)` (b), `Output`, `Uniform`.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,8 +135,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For shapes that do not broadcast, a [`Operator::Compare`] of an operator that does not compare, and more than six
-    /// dimensions after merging those that broadcast alike.
+    /// For shapes that do not broadcast, an [`Operator::Compare`] of an operator that does not compare numbers, more
+    /// than six dimensions after merging those that broadcast alike, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let unsupported = || ShaderError::unsupported(NAME, format!("operator {:?}", self.op));
         let (name, operation) = self.op.wgsl().ok_or_else(unsupported)?;

@@ -23,15 +23,15 @@ pub(crate) struct BlockTile {
     cost: Cost,
 }
 
-/// The time that a workgroup takes for a step, which is the terms in workgroup memory at a time. Measured on an NVIDIA
-/// H200 with the test `roofline::tiles` of this crate.
+/// The time that a workgroup takes for a step: the products of the terms that are in workgroup memory at a time.
+/// Measured on an NVIDIA H200 with the test `roofline::tiles` of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Nanoseconds of a step of a workgroup that is alone on its processor.
     pub(crate) latency: u32,
     /// Nanoseconds of a step, divided by the number of workgroups on a processor that has many.
     pub(crate) throughput: u32,
-    /// The beginning and the end of a workgroup, in steps.
+    /// The time for the beginning and the end of a workgroup, in steps.
     pub(crate) ends: u32,
 }
 

@@ -11,7 +11,7 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError, Threshold, Variant};
 const NAME: &str = "cast";
 
 /// `output[i] = input[i]`, as another element. Floats become integers by rounding towards zero, within the range of the
-/// integer; every value but zero is true.
+/// integer; integers wrap to fewer bits; every value but zero is true.
 ///
 /// Bindings: `Input(0)`, `Output`, `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The conversion's name in keys, and its WGSL expression of `v`.
+    /// Returns the conversion's name in keys, and its WGSL expression of `v`.
     fn conversion(&self) -> (Cow<'static, str>, Cow<'static, str>) {
         match (self.input, self.output, self.narrow) {
             // WGSL converts a float above the range to the largest float within it.

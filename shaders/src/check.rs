@@ -56,7 +56,7 @@ impl Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// Without elements, and for no bounds or more than six.
+    /// Without elements, for no bounds or more than six, and for a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &[self.elements])?;
         // Floats are compared as words, since devices may treat subnormal numbers as 0.

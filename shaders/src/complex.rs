@@ -82,7 +82,8 @@ impl Transform {
         }
     }
 
-    /// Points of the unit circle, clockwise; the number of elements of a line is a full turn.
+    /// Returns the contents of `Input(1)`: the first half of the points that divide the unit circle, clockwise from 1,
+    /// into a part per element of a line.
     pub fn roots(&self) -> Vec<[f32; 2]> {
         let (count, turn) = match self.lines {
             Lines::Rows => (self.size() + 1, 2 * self.size()),

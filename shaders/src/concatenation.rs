@@ -22,7 +22,7 @@ impl Spec {
     /// Returns the shape of the output.
     ///
     /// # Errors
-    /// For shapes that contradict each other.
+    /// For no inputs, shapes that contradict each other, and an output of 2^31 elements or more.
     pub fn output(&self) -> Result<Vec<u32>, ShaderError> {
         let bad = || ShaderError::contradiction(NAME, self);
         let mut output = self.inputs.first().cloned().ok_or_else(bad)?;
@@ -43,7 +43,7 @@ impl Spec {
     /// Returns a kernel per input.
     ///
     /// # Errors
-    /// For shapes that contradict each other, and for more than 256 inputs.
+    /// For shapes that contradict each other, more than 256 inputs, and a tensor larger than one dispatch reaches.
     pub fn kernels(&self, caps: &Caps) -> Result<Vec<Kernel>, ShaderError> {
         (0..self.inputs.len()).map(|part| self.kernel(part, caps)).collect()
     }
@@ -56,7 +56,7 @@ impl Spec {
     /// Returns the kernel of one input.
     ///
     /// # Errors
-    /// See [`Spec::kernels`].
+    /// See [`Spec::kernels`]; also for a `part` that is not the index of an input.
     pub fn kernel(&self, part: usize, caps: &Caps) -> Result<Kernel, ShaderError> {
         let strides = dense_strides(&self.output()?);
         let missing = || ShaderError::invalid(NAME, format!("input {part} of {}", self.inputs.len()));

@@ -62,7 +62,7 @@ impl Tile {
                 let [height, width] = window;
                 looped(height, looped(width, tile.iterations(vectors, sums))) + looped(tile.pixels, 0)
             }
-            // Steps in depth, and their products.
+            // An estimate for the steps in depth and the loops over their products.
             Self::Block(_) | Self::Outer(_) | Self::Matrices(_) => {
                 window.iter().fold(4 * u64::from(vectors), |all, n| all.saturating_mul((*n).into()))
             }
@@ -143,14 +143,14 @@ impl Spec {
         tiles.flat_map(|tile| [true, false].map(|vec4| self.variant(tile, vec4, 0, false))).collect()
     }
 
-    /// Returns the variants for other numbers of input channels, which the constant filter divides into other groups,
-    /// and for other numbers of pixels.
+    /// Returns the variants for other numbers of input channels and of pixels. The constant filter fixes the number of
+    /// input channels of a group, so the number of input channels determines the number of groups.
     pub fn other_channels(&self, caps: &Caps) -> Vec<Variant> {
         let groups = (1..=self.output[3]).filter(|groups| self.output[3].is_multiple_of(*groups));
         groups.flat_map(|groups| self.known_variants(caps, groups)).collect()
     }
 
-    /// Returns the tile of this number of output pixels.
+    /// Returns the tile for an output of `pixels` pixels.
     fn tile(&self, caps: &Caps, filter: Filter, groups: u32, pixels: u32) -> Tile {
         let channels = self.output[3];
         let several = Pixels::of(pixels);
@@ -174,7 +174,7 @@ impl Spec {
         }
         let [_, kernel_h, kernel_w, group_c] = self.filter;
         let terms = kernel_h.saturating_mul(kernel_w).saturating_mul(group_c.div_ceil(4));
-        // Powers of two, so that few numbers of pixels stand for all.
+        // Rounded up to a power of two, so that `known_variants` finds all tiles by trying the powers of two.
         let pixels = pixels.checked_next_power_of_two().unwrap_or(pixels);
         self.blocks(caps, groups).min_by_key(|tile| match tile {
             Tile::Block(tile) => tile.time(pixels, self.output[3], terms),
@@ -290,9 +290,9 @@ impl Spec {
         })
     }
 
-    /// `filter` (shaped like [`Spec::filter`]) and `bias` (one value per output channel; `None` for zeros) as the kernel
-    /// reads them: `[height][width][input channels / 4][output channels][4]`, with zeros where channels do not come in
-    /// fours, then the bias, padded to fours as well. Values missing from the slices count as zero.
+    /// Returns `filter` (of the shape [`Spec::filter`]) and `bias` (one value per output channel; `None` for zeros) as
+    /// the kernel reads them: `[height][width][input channels / 4][output channels][4]`, with zeros where channels do
+    /// not come in fours, then the bias, padded to fours as well. Values missing from the slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         pack(self.filter, filter, bias)
     }
@@ -311,8 +311,9 @@ impl Shader for Spec {
 }
 
 impl Spec {
-    /// Integer weights (shaped like [`Spec::filter`]) in the order of floats, followed by the words of the output channels
-    /// ([`FixedChannel`](crate::FixedChannel) and others).
+    /// Returns integer weights (of the shape [`Spec::filter`]) in the order of [`Spec::pack_weights`], packed into
+    /// words, and then `channels`, the words of the output channels (of [`FixedChannel`](crate::FixedChannel) or
+    /// another type of channel). Empty without [`Epilogue::integers`].
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         pack_integers(self.filter, self.epilogue, filter, channels)
     }

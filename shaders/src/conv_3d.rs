@@ -39,7 +39,7 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For shapes that contradict each other, and for a tensor larger than one dispatch reaches.
+    /// For shapes that contradict each other, positions beyond 2^30, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let Self { input, output, window, stride, dilation, .. } = self;
         let empty = [*window, *stride, *dilation].as_flattened().contains(&0)

@@ -5,7 +5,8 @@ use crate::template::Template;
 use crate::walk::{self, Walk};
 use crate::{Binding, Caps, Kernel, OtherSizes, ShaderError, Variant};
 
-/// The variant of a copy depends only on which extents are one, and on whether they are multiples of four.
+/// Returns the thresholds of a copy. Its variant depends only on which extents are one, and on whether they are
+/// multiples of four.
 pub(crate) fn other_sizes() -> OtherSizes {
     OtherSizes::thresholds(&NEST)
 }

@@ -31,7 +31,7 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an input that is not divisible into blocks.
+    /// For an input that is not divisible into blocks, and for a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &self.input)?;
         let [n, h, w, c] = self.input;

@@ -117,7 +117,7 @@ impl Spec {
         [0, 1].map(|d| self.dilation[d].min(beyond(d)))
     }
 
-    /// Computes strips of output pixels, which load each input row once.
+    /// Returns the kernel that computes strips of output pixels, which load each input row once.
     fn by_strips(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [batch, in_h, in_w, channels] = self.input;
         let [_, out_h, out_w, _] = self.output;
@@ -140,7 +140,7 @@ impl Spec {
         self.finish(caps, self.strip_variant(caps), uniform, count, looped(steps, 0))
     }
 
-    /// Computes any window, channel by channel.
+    /// Returns the kernel that computes any window, channel by channel.
     fn by_channels(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if let Sums::Pairs { .. } = self.epilogue.sums() {
             let why = "sums of products beyond 31 bits";
@@ -182,8 +182,8 @@ impl Spec {
         })
     }
 
-    /// `filter` (`[1, height, width, output channels]`) and `bias` (one value per output channel; `None` for zeros) as the
-    /// kernel reads them: one after the other. Values missing from the slices count as zero.
+    /// Returns `filter` (`[1, height, width, output channels]`) and `bias` (one value per output channel; `None` for
+    /// zeros) as the kernel reads them: one after the other. Values missing from the slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         let channels = self.output[3] as usize;
         let weights = self.window[0] as usize * self.window[1] as usize * channels;
@@ -195,8 +195,9 @@ impl Spec {
         packed
     }
 
-    /// Integer weights in the order of floats, followed by the words of the output channels
-    /// ([`FixedChannel`](crate::FixedChannel) and others).
+    /// Returns integer weights (`[1, height, width, output channels]`), packed into words, and then `channels`, the
+    /// words of the output channels (of [`FixedChannel`](crate::FixedChannel) or another type of channel). Empty
+    /// without [`Epilogue::integers`].
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         let Some(integers) = self.epilogue.integers else { return Vec::new() };
         integers.pack(filter.iter().copied(), channels)
@@ -205,7 +206,7 @@ impl Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For shapes that contradict each other, and for a tensor larger than one dispatch reaches.
+    /// For shapes that contradict each other, [`Sums::Pairs`], and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         self.check()?;
         let [.., channels] = self.input;
@@ -228,7 +229,8 @@ fn strip_unit(caps: &Caps) -> u32 {
     if caps.software { 2 } else { 4 }
 }
 
-/// Returns the size of a workgroup: small on CPUs, where few invocations with long strips occupy few cores.
+/// Returns the size of a workgroup: small on CPUs, so that the few invocations, which have long strips, occupy more
+/// cores.
 fn workgroup(caps: &Caps) -> u32 {
     if caps.software { 16 } else { 64 }
 }

@@ -22,7 +22,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an update that exceeds the input, and for more than six dimensions.
+    /// For an update that is empty or exceeds the input, more than six dimensions, and a tensor larger than one
+    /// dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let rank = self.input.len();
         let fits = rank > 0

@@ -68,7 +68,7 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// An activation alone.
+    /// Creates an epilogue with an activation alone.
     pub fn activation(activation: Activation) -> Self {
         Self { activation, ..Self::default() }
     }

@@ -33,7 +33,7 @@ pub enum ShaderError {
 }
 
 impl ShaderError {
-    /// The shapes or parameters of `spec` contradict each other.
+    /// Creates the error for a `spec` whose shapes or parameters contradict each other.
     pub(crate) fn contradiction(kernel: &'static str, spec: &impl std::fmt::Debug) -> Self {
         Self::invalid(kernel, format!("contradicting shapes or parameters: {spec:?}"))
     }

@@ -23,13 +23,13 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// `filter` (`[outputs, inputs]`) and `bias` (one value per output; `None` for zeros) as the kernel reads them. Values
-    /// missing from the slices count as zero.
+    /// Returns `filter` (`[outputs, inputs]`) and `bias` (one value per output; `None` for zeros) as the kernel reads
+    /// them. Values missing from the slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         self.convolution().pack_weights(filter, bias)
     }
 
-    /// Integer weights, packed as by [convolutions](crate::conv_2d::Spec::pack_integers).
+    /// Returns integer weights (`[outputs, inputs]`), packed as by [convolutions](crate::conv_2d::Spec::pack_integers).
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         self.convolution().pack_integers(filter, channels)
     }

@@ -27,7 +27,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For shapes, axis and batch dimensions that contradict each other.
+    /// For shapes, axis and batch dimensions that contradict each other, an empty axis, and a tensor larger than one
+    /// dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let bad = || ShaderError::contradiction(NAME, self);
         elements(NAME, &self.input)?;

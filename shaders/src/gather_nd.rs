@@ -24,7 +24,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an empty input, and for tuples of more indices than the input has dimensions, or more than six.
+    /// For an empty input, tuples of no indices, of more than the input has dimensions or of more than six, and for a
+    /// tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let bad = || ShaderError::contradiction(NAME, self);
         let (sizes, inner) = self.input.split_at_checked(self.depth).ok_or_else(bad)?;

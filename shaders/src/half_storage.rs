@@ -148,7 +148,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Converts the access to `name`, whose index `text` begins with. Returns the text behind the access.
+    /// Converts the access to `name`, whose index `text` begins with. Returns the text after the access.
     fn access<'t>(
         &self,
         name: &str,

@@ -10,8 +10,8 @@ pub fn are_halves(weights: &[f32]) -> bool {
     })
 }
 
-/// Packed weights of a convolution, for an [`Epilogue`](crate::Epilogue) with halves: all but the last `bias` floats are
-/// converted to 16 bits and stored in pairs.
+/// Returns the `packed` weights of a convolution for an [`Epilogue`](crate::Epilogue) with halves: all but the last
+/// `bias` floats are converted to 16 bits and stored in pairs, the first in the low bits.
 pub fn halves(packed: &[f32], bias: usize) -> Vec<u32> {
     let (weights, bias) = packed.split_at(packed.len().saturating_sub(bias));
     let half = |weight: Option<&f32>| u32::from(weight.map_or(0, |&w| f16::from_f32(w).to_bits()));

@@ -1,7 +1,7 @@
 //! Convolutions and matrix products of integers.
 //!
 //! Sums of products are exact: they are accumulated in floats, which represent integers up to 2^24, and where they may
-//! exceed that, partial sums are accumulated in integers. Weights are packed on the device, four or eight to a word.
+//! exceed that, partial sums are accumulated in integers. Weights are stored four or eight to a word.
 
 use crate::Threshold;
 use crate::template::Template;
@@ -84,7 +84,8 @@ impl Sums {
         match terms.wraps || largest < 1 << 31 {
             true if block >= 8 => Some(Sums::Blocks(block)),
             true => Some(Sums::Words { halved }),
-            // The low 16 bits of fewer than 2^16 partial sums add up to less than 2^31.
+            // A partial sum has at least two products, so fewer than 2^15 low halves of 16 bits add up to less than
+            // 2^31.
             false => (terms.count < 1 << 16).then_some(Sums::Pairs { halved }),
         }
     }
@@ -124,13 +125,13 @@ pub enum IntegerResult {
         low: i32,
         /// Maximum of the results.
         high: i32,
-        /// Pixel and channel of the first output element from which on all channels round halves away from zero.
+        /// Pixel and channel of the output element from which on all channels round halves away from zero.
         tail: [u32; 2],
     },
     /// Floats, with a [`RealChannel`] per output channel; the epilogue's functions follow.
     Real {
         /// Number of output pixels (or rows) per row of `Input(1)`, which has the scale and the zero point of the input.
-        /// 0 if the whole input has the zero point above, and the channels contain its scale.
+        /// 0 if the whole input has the zero point [`Integers::input_zero`], and the channels contain its scale.
         row: u32,
     },
 }
@@ -233,7 +234,7 @@ impl RealChannel {
 }
 
 impl IntegerResult {
-    /// Returns the number of the kind in the sources.
+    /// Returns the value of `RESULT` in the sources.
     pub(crate) fn kind(&self) -> u32 {
         match self {
             IntegerResult::Real { .. } => 0,

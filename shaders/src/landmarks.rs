@@ -23,7 +23,7 @@ pub struct Transform {
 
 impl Shader for Transform {
     /// # Errors
-    /// For other numbers of coordinates, and for a tensor larger than one dispatch reaches.
+    /// For no landmarks, other numbers of coordinates, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         const NAME: &str = "landmarks";
         if elements(NAME, &[self.count, self.dimensions])? == 0 || !matches!(self.dimensions, 2 | 3) {

@@ -14,7 +14,7 @@
 //! or the variants themselves, so that pipelines for other sizes can be compiled before they are needed.
 //!
 //! **Portability.** Every kernel runs within WebGPU's default limits; with [`Caps`] a kernel chooses other tile sizes where
-//! a device offers more. Accumulation is always in `f32`.
+//! a device offers more. Floats are always accumulated in `f32`.
 //!
 //! The crate is an implementation detail of `delegraph-delegate-wgpu`: its API may change in any release.
 

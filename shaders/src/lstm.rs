@@ -69,9 +69,9 @@ pub struct Hybrid {
 pub struct Weights<'a> {
     /// `[cells, outputs]`, or diagonals `[cells]`, of each gate.
     pub recurrent: [&'a [f32]; 4],
-    /// The same as integers, without diagonals.
+    /// `[cells, outputs]` of each gate as integers, where [`Spec::hybrid`] is present and weights are not diagonals.
     pub integers: [&'a [i8]; 4],
-    /// `[outputs, cells]`, as integers.
+    /// The projection as integers, `[outputs, cells]`.
     pub projected_integers: &'a [i8],
     /// `[cells]` of the input, forget and output gates.
     pub peephole: [&'a [f32]; 3],
@@ -173,10 +173,10 @@ impl Spec {
         Ok(Parts { peephole, norm, bias, projection, projection_bias, elements: elements(NAME, &[whole])? })
     }
 
-    /// Weights as the kernel reads them. Values missing from the slices count as zero.
+    /// Returns the weights as the kernel reads them. Values missing from the slices count as zero.
     ///
     /// # Errors
-    /// For 2^31 or more of them.
+    /// For 2^31 words or more.
     pub fn constants(&self, weights: &Weights<'_>) -> Result<Vec<u32>, ShaderError> {
         let parts = self.parts()?;
         let mut packed = Vec::with_capacity(parts.elements as usize);
@@ -278,7 +278,7 @@ impl Shader for Spec {
     }
 }
 
-/// Distance between sequences, distance between steps, and the first step, in rows.
+/// Returns the distance between sequences, the distance between steps, and the first step, in rows.
 pub(crate) fn rows(time_major: bool, backward: bool, [sequences, steps]: [u32; 2]) -> [u32; 3] {
     let [sequence, step] = if time_major { [1, sequences] } else { [steps, 1] };
     match backward {
@@ -287,7 +287,7 @@ pub(crate) fn rows(time_major: bool, backward: bool, [sequences, steps]: [u32; 2
     }
 }
 
-/// Weights `[outputs, cells]` with four cells per word, the outputs innermost.
+/// Returns weights `[outputs, cells]` with four cells per word, the outputs innermost.
 pub(crate) fn bytes_of_cells(weights: &[i8], cells: usize, outputs: usize) -> impl Iterator<Item = u32> {
     (0..cells.div_ceil(4) * outputs).map(move |i| {
         let (output, cell) = (i % outputs, i / outputs * 4);

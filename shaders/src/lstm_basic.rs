@@ -32,7 +32,7 @@ impl Spec {
         Ok((elements(NAME, &[self.sequences, self.cells, 4])? / 4).next_multiple_of(self.alignment.max(1)))
     }
 
-    /// Elements of the output.
+    /// Returns the number of elements of the output.
     ///
     /// # Errors
     /// For 2^31 elements or more.

@@ -66,9 +66,10 @@ pub struct Gate {
     pub narrow: [Factor; 2],
     /// From products of peephole weights and states to the gate.
     pub peephole: Factor,
-    /// The conversion of normalized values to the gate; or the bits of two floats, the scales of factors and biases.
+    /// Multiplier and shift of the factor from normalized values to the gate; with [`Spec::narrow`], the bits of two
+    /// floats: the scales of [`Weights::norm`] and [`Weights::bias`].
     pub norm: [i32; 2],
-    /// Minimum of the variance.
+    /// Replaces a variance that is not positive. Unused with [`Spec::narrow`].
     pub least: i32,
 }
 
@@ -138,10 +139,10 @@ impl Spec {
         })
     }
 
-    /// Weights as the kernel reads them. Values missing from the slices count as zero.
+    /// Returns the weights as the kernel reads them. Values missing from the slices count as zero.
     ///
     /// # Errors
-    /// For 2^31 or more of them.
+    /// For 2^31 words or more.
     pub fn constants(&self, weights: &Weights<'_>) -> Result<Vec<i32>, ShaderError> {
         fn at<T: Copy + Into<i32>>(values: &[T], i: usize) -> i32 {
             values.get(i).copied().map_or(0, Into::into)

@@ -19,7 +19,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Returns whether positions of windows fit signed integers.
+    /// Returns whether positions of windows fit signed integers, and the tensors have the same batch and channels.
     fn fits(&self, large: [u32; 4], small: [u32; 4]) -> bool {
         let along = |d: usize| {
             let end = u64::from(self.stride[d]) * u64::from(small[d + 1]) + u64::from(self.window[d]);

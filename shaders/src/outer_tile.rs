@@ -23,12 +23,14 @@ pub(crate) struct OuterTile {
 const LANES: u32 = 8;
 /// Invocations of a subgroup, on most devices.
 const SUBGROUP: u32 = 32;
-/// Terms that the text of a kernel has one by one. With more or fewer, it takes longer on an NVIDIA H100.
+/// Terms in a pass of the loop over terms, which is unrolled by this number. With more or fewer, a kernel takes longer
+/// on an NVIDIA H100.
 const UNROLLED: u32 = 4;
 
 /// The only tile. Smaller ones were not faster anywhere: with few workgroups, [`BlockTile`](crate::block_tile::BlockTile)
-/// is. A step of a workgroup that is alone takes 2060 ns; the cost has more, since that of other tiles assumes fewer
-/// processors than the measured device had. The ends have more as well: sums of few terms keep their tiles.
+/// is. A step of a workgroup that is alone takes 2060 ns; the cost is higher, since the costs of other tiles assume
+/// fewer processors than the measured device had. `ends` is higher as well, so that sums of few terms keep the other
+/// tiles.
 pub(crate) const TILE: OuterTile = OuterTile {
     block: [128, 128],
     own: [4, 2],

@@ -41,7 +41,7 @@ struct Side {
 }
 
 impl Spec {
-    /// Returns the dimensions, merged where padding allows.
+    /// Returns the dimensions, merged where the padding allows that.
     fn sides(&self) -> Result<Vec<Side>, ShaderError> {
         let bad = || ShaderError::contradiction(NAME, self);
         elements(NAME, &self.input)?;
@@ -85,7 +85,8 @@ impl Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For a mirror image wider than the input, and for more than six dimensions after merging those without padding.
+    /// For a padding of another rank, a mirror image wider than the input, more than six dimensions after merging those
+    /// without padding, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let mut sides = self.sides()?;
         let mirror = !matches!(self.fill, Fill::Value(_));

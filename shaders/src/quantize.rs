@@ -31,7 +31,7 @@ pub enum Direction {
     /// [`Element::I32`](crate::Element::I32) to [`Element::F32`](crate::Element::F32).
     ToReal,
     /// To the nearest integer, as TFLite's kernel computes it: multiplied by the reciprocal of the scale, halves to even.
-    /// The elements after the last eight are divided by the scale, halves away from zero.
+    /// The elements after the last group of eight are divided by the scale, halves away from zero.
     ToEven,
     /// To the nearest integer, halves away from zero.
     Away,

@@ -54,9 +54,9 @@ struct Dimension {
 struct Plan {
     kept: Vec<Dimension>,
     reduced: Vec<Dimension>,
-    /// Vectors of four outputs.
+    /// Whether an invocation computes vectors of four outputs.
     vec4: bool,
-    /// Whether vectors of four elements are combined to one.
+    /// Whether vectors of four elements are combined into one.
     fold: bool,
     /// Whether the innermost dimension is reduced.
     along: bool,
@@ -162,8 +162,9 @@ impl RowSplit {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an empty input or a missing axis, for an activation of elements that are not floats, and for more than six
-    /// dimensions after merging neighbours.
+    /// For an empty input or a missing axis, a mean or an activation of elements that are not floats,
+    /// [`Activation::Prelu`], more than seven dimensions after merging neighbours, and a tensor larger than one
+    /// dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let activates = self.activation != Activation::None || self.op == Reduce::Mean;
         let float = self.element == Element::F32;
@@ -229,7 +230,7 @@ pub(crate) fn thresholds(caps: &Caps) -> Vec<Threshold> {
 impl Spec {
     fn plan(&self) -> Result<Plan, ShaderError> {
         let (mut kept, mut reduced, along) = dimensions(NAME, &self.input, &self.axes)?;
-        // The innermost dimension has a stride of one; all others are multiples of its extent.
+        // The innermost dimension has a stride of one; all other strides are multiples of its extent.
         let inner = if along { reduced.last_mut() } else { kept.last_mut() };
         let fours = inner.as_ref().is_some_and(|d| d.stride == 1 && Threshold::VECTORS.holds(d.extent));
         if fours {

@@ -14,7 +14,7 @@ const NAME: &str = "reduce_ordered";
 /// The operation that combines elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ordered {
-    /// Their 64-bit sum over their number, truncated.
+    /// The 64-bit sum of the elements over their number, truncated.
     Mean,
     /// The product of quantized integers. The product so far is multiplied by each next one and by
     /// `multiplier * 2^-right`, rounded once, halves upwards; at the end by the latter alone.
@@ -54,7 +54,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an empty input or a missing axis, and for more than six dimensions after merging neighbours.
+    /// For an empty input or a missing axis, more than seven dimensions after merging neighbours, and a tensor larger
+    /// than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [kept, reduced] = kept_and_reduced(NAME, &self.input, &self.axes)?;
         let total = |dimensions: &[[u32; 2]]| {

@@ -34,9 +34,9 @@ impl Pixels {
 /// as fast with four as with one, and weights of 8 bits as well.
 const UNROLLED: u32 = 4;
 
-/// Number of channels up to which workgroups of a split tile have [`NARROW_LANES`], so that more of them run at a time: an
-/// NVIDIA H100 multiplies by 4096 and 2048 channels 1.07 and 1.13 times as fast so, by 8192 channels 1.03 times as slowly, and
-/// by 4096 channels of 16 bits 1.13 times as slowly.
+/// Number of channels up to which workgroups of a split tile have [`NARROW_LANES`], so that more of them run at a time:
+/// with them, an NVIDIA H100 multiplies by 4096 and 2048 channels 1.07 and 1.13 times as fast, by 8192 channels 1.03
+/// times as slowly, and by 4096 channels of 16 bits 1.13 times as slowly.
 const MAX_NARROW: u32 = 4096;
 const NARROW_LANES: u32 = LANES / 2;
 
@@ -55,8 +55,8 @@ pub(crate) struct RegisterTile {
     pub(crate) shared: bool,
     /// Whether the rows of invocations of a workgroup compute the same tile, each from a part of the depth.
     pub(crate) split: bool,
-    /// Whether results of integers are computed in a loop over the pixels. Software devices would compile them for most of the
-    /// time of a first run: 1.1 of 1.3 s in Chromium.
+    /// Whether results of integers are computed in a loop over the pixels. Software devices would take most of a first
+    /// run to compile them unrolled: 1.1 of 1.3 s in Chromium.
     pub(crate) rolled: bool,
 }
 
@@ -88,7 +88,8 @@ impl RegisterTile {
         // Where memory is the limit, more workgroups with fewer channels each keep more loads in flight.
         let narrow = pixels == Pixels::One && !caps.software;
         let mut tile = Self::choose(caps, if narrow { width.min(2) } else { width }, pixels, groups == 1);
-        // With `matrices`, weights have 16 bits: those of fewer columns would be pieces of 64 bytes.
+        // With `matrices`, weights have 16 bits, and a workgroup with fewer lanes would read them in pieces of 64
+        // bytes.
         if tile.split && channels <= MAX_NARROW && !caps.matrices {
             (tile.lanes, tile.rows) = (NARROW_LANES, tile.rows * LANES / NARROW_LANES);
         }

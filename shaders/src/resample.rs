@@ -35,7 +35,7 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For several maps with one matrix, and for a tensor larger than one dispatch reaches.
+    /// For an empty input or output, several maps with one matrix, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let ([maps, in_h, in_w, channels], [out_h, out_w]) = (self.input, self.size);
         let matrix = matches!(self.positions, Positions::Matrix { .. });

@@ -27,7 +27,7 @@ pub enum Resize {
     Nearest,
 }
 
-/// Images resized.
+/// Resizes images.
 ///
 /// Bindings: `Input(0)`, `Input(1)` except for [`Resize::Bilinear`] (three words for each output row, then for each output
 /// column: the input row before it, the one after it, and the fraction between them), `Output`, `Uniform`.

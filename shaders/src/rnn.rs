@@ -63,7 +63,7 @@ impl Spec {
         Ok(results.next_multiple_of(self.alignment.max(1)))
     }
 
-    /// Elements of the output.
+    /// Returns the number of elements of the output.
     ///
     /// # Errors
     /// For 2^31 elements or more.
@@ -72,7 +72,7 @@ impl Spec {
         elements(NAME, &[self.state()?.saturating_add(elements(NAME, &[self.sequences, self.units, parts])?)])
     }
 
-    /// Weights as the kernel reads them. Values missing from the slices count as zero.
+    /// Returns the weights as the kernel reads them. Values missing from the slices count as zero.
     pub fn constants(&self, weights: Weights<'_>) -> Vec<u32> {
         let units = self.units as usize;
         match weights {

@@ -10,7 +10,7 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "scatter";
 
-/// Maximum number of tuples that all elements compare together, which takes a device about a second.
+/// Returns the maximum number of comparisons of elements with tuples, which take a device about a second.
 const fn max_comparisons(caps: &Caps) -> u64 {
     if caps.software { 1 << 29 } else { 1 << 33 }
 }
@@ -33,8 +33,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an empty output, tuples of more indices than the output has dimensions or more than six, and for more than 2^33
-    /// comparisons, 2^29 on a software device.
+    /// For an empty output, tuples of more indices than the output has dimensions or more than six, more than 2^33
+    /// comparisons (2^29 on a software device), and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let bad = || ShaderError::contradiction(NAME, self);
         let (sizes, inner) = self.output.split_at_checked(self.depth).ok_or_else(bad)?;

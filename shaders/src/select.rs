@@ -26,7 +26,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For shapes that do not broadcast, and for more than six dimensions after merging those that broadcast alike.
+    /// For shapes that do not broadcast, more than six dimensions after merging those that broadcast alike, and a
+    /// tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let strides = |shape: &[u32]| -> Result<Vec<i64>, ShaderError> {
             elements(NAME, shape)?;

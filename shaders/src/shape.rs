@@ -109,7 +109,7 @@ impl<const N: usize> Nest<N> {
         out
     }
 
-    /// Returns the operands' strides along dimension `d`, all of them non-negative.
+    /// Returns the operands' strides along dimension `d`, none of which may be negative.
     pub(crate) fn unsigned_strides(&self, d: usize) -> [u32; N] {
         self.strides.each_ref().map(|s| s.get(d).and_then(|s| u32::try_from(*s).ok()).unwrap_or(0))
     }

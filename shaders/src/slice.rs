@@ -31,7 +31,8 @@ pub fn variants(caps: &Caps, rank: usize) -> impl Iterator<Item = Variant> {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an index outside of the input, and for more than six dimensions after merging those that are copied whole.
+    /// For different ranks, an index outside of the input, more than six dimensions after merging those that are copied
+    /// whole, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         elements(NAME, &self.input)?;
         elements(NAME, &self.output)?;

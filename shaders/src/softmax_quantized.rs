@@ -31,7 +31,7 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an empty row, and for a tensor larger than one dispatch reaches.
+    /// For an empty input, and for a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.depth])? == 0 {
             let why = format!("{} rows of {} elements", self.rows, self.depth);

@@ -13,7 +13,8 @@ const NAME: &str = "softmax_wide";
 
 /// `exp(x - max) / sum(exp(x - max))` of each row, in TFLite's 16-bit arithmetic.
 ///
-/// Bindings: `Input(0)`, `Input(1)` (513 points of `exp`, then 513 of an inverse, 128 values apart), `Output`, `Uniform`.
+/// Bindings: `Input(0)`, `Input(1)` (513 points of `exp(x)`, then 513 of `1 / (1 + x)`, 128 values apart), `Output`,
+/// `Uniform`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Rows: the product of all extents but the last.
@@ -26,7 +27,7 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For a row that is empty or longer than 65535, and for a tensor larger than one dispatch reaches.
+    /// For an empty input, rows of more than 65535 elements, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.depth])? == 0 || self.depth > u16::MAX.into() {
             let why = format!("{} rows of {} elements; 1 to 65535 are supported", self.rows, self.depth);

@@ -54,7 +54,7 @@ impl Template {
         self.number(name, u32::from(value))
     }
 
-    /// Creates a value that is a piece of WGSL. Equal short names must mean equal texts.
+    /// Sets a value that is a piece of WGSL. Equal short names must mean equal texts.
     pub(crate) fn text(
         mut self,
         name: &'static str,
@@ -220,7 +220,7 @@ struct Line<'a> {
     text: &'a str,
 }
 
-/// The shared snippets.
+/// Returns the text of a shared snippet.
 fn include(name: &str) -> Option<&'static str> {
     Some(match name {
         "angles" => include_str!("wgsl/include/angles.wgsl"),

@@ -36,7 +36,7 @@ impl Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For two channels or more than four, and for a tensor larger than one dispatch reaches.
+    /// For an empty tensor, two channels or more than four, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let [height, width, channels] = self.output;
         if elements(NAME, &self.output)? == 0 || !matches!(channels, 1 | 3 | 4) {

@@ -20,7 +20,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For different ranks, and for more than six dimensions after merging those that are not repeated.
+    /// For different ranks, more than six dimensions after merging those that are not repeated, and a tensor larger
+    /// than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if self.input.len() != self.multiples.len() {
             return Err(ShaderError::contradiction(NAME, self));

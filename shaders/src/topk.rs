@@ -10,7 +10,7 @@ use crate::{Caps, Kernel, OtherSizes, Shader, ShaderError};
 
 const NAME: &str = "topk";
 
-/// Maximum number of elements that a workgroup, and all of them, compare in all rounds, which takes a device about a second.
+/// Returns the maximum numbers of comparisons of a workgroup and of all workgroups, which take a device about a second.
 const fn max_comparisons(caps: &Caps) -> [u64; 2] {
     if caps.software { [1 << 29, 1 << 29] } else { [1 << 31, 1 << 36] }
 }

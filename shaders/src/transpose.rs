@@ -33,7 +33,8 @@ pub struct Spec {
 
 impl Shader for Spec {
     /// # Errors
-    /// For an invalid `permutation`, and for more than six dimensions after merging neighbours that stay together.
+    /// For an invalid `permutation`, more than six dimensions after merging neighbours that stay together, and a tensor
+    /// larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         let count = elements(NAME, &self.input)?;
         let strides = dense_strides(&self.input);

@@ -120,14 +120,15 @@ impl Spec {
         })
     }
 
-    /// `filter` (shaped like [`Spec::filter`]) and `bias` (one value per output channel; `None` for zeros) as the kernel
-    /// reads them, packed as by [convolutions](crate::conv_2d::Spec::pack_weights). Values missing from the slices count
-    /// as zero.
+    /// Returns `filter` (of the shape [`Spec::filter`]) and `bias` (one value per output channel; `None` for zeros) as
+    /// the kernel reads them, packed as by [convolutions](crate::conv_2d::Spec::pack_weights). Values missing from the
+    /// slices count as zero.
     pub fn pack_weights(&self, filter: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
         pack(self.filter, filter, bias)
     }
 
-    /// Integer weights, packed as by [convolutions](crate::conv_2d::Spec::pack_integers).
+    /// Returns integer weights (of the shape [`Spec::filter`]), packed as by
+    /// [convolutions](crate::conv_2d::Spec::pack_integers).
     pub fn pack_integers(&self, filter: &[i8], channels: &[u32]) -> Vec<u32> {
         pack_integers(self.filter, self.epilogue, filter, channels)
     }

@@ -23,7 +23,7 @@ pub enum Unary {
     Cbrt,
     /// Rounds up.
     Ceil,
-    /// Limits to `[min, max]`, where either may be infinite. NaN stays NaN.
+    /// Limits to `[min, max]`, where either may be infinite. NaN stays NaN on devices whose compilers preserve it.
     Clamp {
         /// Lower bound.
         min: f32,

@@ -11,13 +11,13 @@ use crate::{Caps, ShaderError};
 const WORKGROUP: u32 = 64;
 /// Invocations of a workgroup on other devices, which take time to start one: 0.7 ns on an NVIDIA H200.
 const HARDWARE_WORKGROUP: u32 = 128;
-/// Maximum number of items of an invocation.
+/// Maximum number of items of an invocation on a CPU.
 const MAX_ITEMS: u32 = 16;
 /// Number of workgroups that occupy a CPU. Invocations get several items only beyond it.
 const MIN_WORKGROUPS: u32 = 8;
 /// The same for other devices.
 const MIN_HARDWARE_WORKGROUPS: u32 = 8192;
-/// Maximum number of items of an invocation of a device that is not a CPU.
+/// Maximum number of items of an invocation on other devices.
 const MAX_HARDWARE_ITEMS: u32 = 2;
 
 /// An iteration over a nest of dimensions.

@@ -152,7 +152,7 @@ fn convolutions_in_blocks() {
                 for caps in [Caps::WEBGPU, matrices] {
                     spec.candidates(&caps).unwrap().into_iter().for_each(|kernel| kernels.insert(kernel));
                 }
-                // Of single pixels.
+                // Pointwise convolutions.
                 spec.filter[1..3].fill(1);
                 spec.padding = [0; 2];
                 spec.candidates(&matrices).unwrap().into_iter().for_each(|kernel| kernels.insert(kernel));

@@ -80,11 +80,11 @@ static LIMITS: OnceLock<ResourceLimits> = OnceLock::new();
 static MAX_MEMORY: AtomicUsize = AtomicUsize::new(0);
 static THREADS: AtomicUsize = AtomicUsize::new(1);
 static JSON: AtomicBool = AtomicBool::new(false);
-/// The result is complete, or about to be.
+/// Whether a thread ends the process, with the result or because a limit is exceeded.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 impl Budgets {
-    /// Starts the time, and watches the process if there is a limit.
+    /// Sets the limits, which count time from this call, and watches the process if there is a limit.
     pub(crate) fn start(&self) {
         let mut limits = ResourceLimits::default();
         if let Some(Bytes(bytes)) = self.max_memory {
@@ -133,7 +133,7 @@ pub(crate) fn is_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }
 
-/// Whether the caller is the first to end the process.
+/// Records that the process ends. Returns whether the caller is the first to end it.
 pub(crate) fn end() -> bool {
     !ENDED.swap(true, Ordering::AcqRel)
 }

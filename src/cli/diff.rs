@@ -122,7 +122,7 @@ struct Subject<'a> {
     arguments: &'a Arguments,
     model: Arc<Model>,
     expected: Interpreter,
-    /// Its model numbers nodes as delegates see them: bodies of composites may have taken their places.
+    /// The run with delegates. Its model numbers nodes as delegates see them: bodies may have replaced composites.
     got: Interpreter,
     /// The subgraph that is run.
     entry: usize,
@@ -259,7 +259,8 @@ impl Subject<'_> {
             let inputs_ok = !own.inputs().iter().flatten().any(|id| bad.get(id.0) == Some(&true));
             for id in own.outputs() {
                 let (Ok(g), Ok(e)) = (got.tensor(*id), self.expected.tensor(*id)) else { continue };
-                // Tensors of composites that a delegate left are added later than here.
+                // A composite that a delegate rejected is inlined later than in `expected`, so that its tensors have
+                // other numbers.
                 if g.name != e.name {
                     continue;
                 }
@@ -375,7 +376,7 @@ impl Difference {
     }
 }
 
-/// The distance of two neighbours among the numbers of a float type, at a magnitude.
+/// Returns the function from a magnitude to the unit in the last place of a float type; `None` for other types.
 fn ulp_of(ty: delegraph::TensorType) -> Option<impl Fn(f64) -> f64> {
     use delegraph::TensorType as T;
     let (fraction, least) = match ty {

@@ -38,7 +38,7 @@ pub(crate) struct Failure {
     exit: Exit,
     message: String,
     help: Option<String>,
-    /// For machines: the place in the model, ops without kernels.
+    /// For `--json`: the place in the model, ops without kernels.
     details: Value,
     /// Standard output no longer has a reader: exit without a message.
     broken_pipe: bool,

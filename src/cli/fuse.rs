@@ -377,7 +377,7 @@ fn differences(
                         without comparing";
             Err(Failure::from(error).about("comparing the models").with_help(help))
         }
-        // The original was prepared before, and was run on the same inputs.
+        // The original was prepared, and was run on the same inputs, so the rewritten model is the cause.
         Err(error @ Error::State(_)) => {
             Err(Failure::new(Exit::Failed, format!("{error}{authors}")).with_help(NOT_RUN))
         }

@@ -85,7 +85,7 @@ impl Journal {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
     }
 
-    /// The run is complete.
+    /// Removes the journal of a complete run.
     pub(crate) fn finish(self) -> io::Result<()> {
         fs::remove_file(&self.path)
     }

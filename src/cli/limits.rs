@@ -101,7 +101,7 @@ impl Limits {
         let mut customs: Vec<&String> =
             self.excluded_ops.iter().filter(|name| op(name).builtin().is_none()).collect();
         let mut count = 0;
-        // Models are made only as long as something is missing.
+        // Models are built only until every custom op is found and a graph has every node that the options name.
         while !customs.is_empty() || self.outside(count).is_some() {
             let Some(model) = models.next() else { break };
             let ops = ops(&model);
@@ -125,7 +125,7 @@ impl Limits {
         }
     }
 
-    /// Returns what is wrong with the first option that names a node of a number of at least `count`.
+    /// Returns what is wrong with the first option that names a node outside of a graph with `count` nodes.
     fn outside(&self, count: usize) -> Option<String> {
         let node = self.excluded_nodes.iter().find(|n| **n >= count);
         let range = self.nodes.as_ref().filter(|range| range.end > count);
@@ -196,7 +196,7 @@ fn op(name: &str) -> Op {
     builtin.map_or_else(|| Op::custom(name), Op::Builtin)
 }
 
-/// `A..B`.
+/// Parses `A..B`.
 fn range(text: &str) -> Result<Range<usize>, String> {
     let ends = text.split_once("..").filter(|(start, end)| !start.is_empty() && !end.is_empty());
     let (start, end) = ends.ok_or("write A..B, which is nodes A to before B: 0..5 is the first five")?;

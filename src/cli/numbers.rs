@@ -14,7 +14,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(
             let (low, high) = (range.start(), range.end());
             let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             match *high {
-                // The highest number matters to those above it only.
+                // The end of a range without a bound is named only for a number above it.
                 ANY if !is_digits || number(text).is_some() => {
                     format!("a whole number of at least {low} is needed")
                 }

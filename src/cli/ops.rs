@@ -47,7 +47,7 @@ struct OpLine {
     code: Option<i32>,
     /// The name of the op's file in every crate; none for custom ops.
     family: Option<&'static str>,
-    /// The options table of the format, and its fields.
+    /// The options table of the schema; `params` has its fields.
     options: Option<&'static str>,
     params: Vec<Param>,
     /// Every known version of the op, with the TFLite release that first had it.
@@ -100,7 +100,7 @@ impl Backend {
         types.into_iter().map(TensorType::name).collect()
     }
 
-    /// For CPU kernels, the custom ops of libraries.
+    /// Returns the custom ops of a delegate or, for CPU kernels, of libraries.
     fn custom_ops(&self) -> Vec<&Op> {
         let all: Vec<&Op> = match self {
             Backend::Delegate(table, _) => table.iter().map(|(op, _)| op).collect(),

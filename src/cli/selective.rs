@@ -17,7 +17,7 @@ use super::output::{Document, Output};
 
 #[derive(Serialize)]
 struct Selection {
-    /// The source.
+    /// The Rust source of the resolver.
     source: String,
     /// The ops of the models, each with its versions.
     ops: BTreeMap<String, Vec<u32>>,

@@ -1,4 +1,4 @@
-//! Words and numbers of results.
+//! Counts, paths, numbers and times in the text of results.
 
 use std::path::Path;
 

@@ -39,7 +39,7 @@ const CHUNK: usize = 64 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) elements: usize,
-    /// Minimum of the finite elements, as for the next two fields.
+    /// Minimum of the finite elements; `max` and `mean` are also of finite elements.
     pub(crate) min: Option<f64>,
     pub(crate) max: Option<f64>,
     pub(crate) mean: Option<f64>,
@@ -168,13 +168,13 @@ impl<'t> Values<'t> {
     }
 }
 
-/// The number of elements that a summary shows.
+/// The maximum number of elements that a summary shows.
 const FIRST: usize = 8;
 
-/// The bytes of a string that a summary shows.
+/// The maximum number of bytes of a string that a summary shows.
 const MAX_SHOWN: usize = 1000;
 
-/// The size of a file of strings: 4 GiB. NumPy pads each string to the length of the longest.
+/// The maximum size of the strings in a file: 4 GiB. NumPy pads each string to the length of the longest.
 const MAX_STRING_BYTES: usize = if usize::BITS >= 64 { 4 << 30 } else { usize::MAX };
 
 fn widen_bfloat16(bytes: &[u8]) -> Vec<u8> {

@@ -74,7 +74,7 @@ pub(crate) struct Section {
     pub(crate) multiply_adds: u64,
     /// The reasons that keep nodes from being delegated; those that cost most first.
     pub(crate) fix_first: Vec<BlockerLine>,
-    /// Blockers that keep partitions apart together, by their place in `fix_first`.
+    /// Pairs of blockers that merge more partitions together than separately, by their indices in `fix_first`.
     pub(crate) fix_pairs: Vec<PairLine>,
     /// The gain of fixing all of `fix_first`, if there are several.
     pub(crate) fix_all: Option<Gain>,

@@ -77,7 +77,7 @@ pub(crate) struct TensorLine {
     pub(crate) tensor: usize,
     pub(crate) r#type: &'static str,
     pub(crate) shape: Vec<usize>,
-    /// The same with `null` for dimensions that can be resized, where the file has a shape signature.
+    /// The shape with `null` for dimensions that can be resized, if the file has a shape signature.
     pub(crate) shape_signature: Option<Vec<Option<usize>>>,
     pub(crate) scale: Option<f32>,
     pub(crate) zero_point: Option<i32>,
@@ -254,7 +254,7 @@ fn custom_ops(ops: &[(Op, OpLine)]) -> Vec<String> {
     names
 }
 
-/// Tensors may share a buffer; each is counted once.
+/// Returns the sizes. A buffer that several tensors share is counted once.
 fn sizes(model: &Model) -> Sizes {
     let mut seen = HashSet::new();
     let mut constants: BTreeMap<&'static str, usize> = BTreeMap::new();

@@ -32,7 +32,7 @@ pub(crate) struct CustomOptions {
     pub(crate) options: Option<BTreeMap<String, OptionValue>>,
     /// The number of the map's keys, including those that are not read.
     pub(crate) keys: usize,
-    /// Whether they were not read, as all options together are too large.
+    /// Whether the options were not read, because all options together are too large.
     pub(crate) skipped: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct CustomOptions {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum OptionValue {
-    /// A number, text, or nothing.
+    /// A number, a boolean, text, or null.
     Plain(Json),
     /// Bytes, by their number.
     Blob {

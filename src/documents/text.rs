@@ -1,4 +1,4 @@
-//! Words and numbers of documents.
+//! Names of ops and ranges of versions in documents.
 
 use std::ops::RangeInclusive;
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::text::{bounds, raw_name};
 use crate::core::error::{UnresolvedNode, UnresolvedOp};
 
-/// Returns an op without a kernel, for machines.
+/// Describes an op without a kernel as JSON.
 pub(crate) fn unresolved_op(op: &UnresolvedOp) -> Value {
     json!({
         "op": raw_name(&op.op),

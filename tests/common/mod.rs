@@ -63,7 +63,7 @@ pub fn nested_cargo(arguments: &[&str], folder: &Path) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(arguments).args(["--offline", "--quiet"]).current_dir(folder);
     cargo.env("CARGO_TARGET_DIR", nested_target()).env_remove("RUSTFLAGS");
-    // The crates of this workspace are tested with checks elsewhere; their code takes twice as long to compile with them.
+    // The crates of this workspace are tested with checks elsewhere. With checks, compiling them takes twice as long.
     for setting in ["DEBUG", "DEBUG_ASSERTIONS", "OVERFLOW_CHECKS"] {
         cargo.env(format!("CARGO_PROFILE_DEV_{setting}"), "false");
     }

@@ -26,12 +26,12 @@ static LARGEST: AtomicUsize = AtomicUsize::new(0);
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised; the pointer came from `System`.
+        // SAFETY: the caller upholds the contract of `dealloc`; the pointer came from `System`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -67,7 +67,7 @@ fn attempt(name: &str, bytes: Vec<u8>) -> Result<(), delegraph::Error> {
     result
 }
 
-/// One of many ways to damage a file.
+/// Returns the file with one random kind of damage.
 fn damage(file: &[u8], g: &mut SplitMix64) -> Vec<u8> {
     let mut bytes = file.to_vec();
     let at = (g.draw() % file.len() as u64) as usize;

@@ -92,8 +92,8 @@ fn condition(value: bool) -> SubgraphBuilder {
     graph
 }
 
-/// `levels` subgraphs before a leaf. `level` creates each of them from the index of the next subgraph and the index of
-/// the condition.
+/// `levels` subgraphs before a leaf. `level` adds the nodes of one of them: it gets the index of the next subgraph, the
+/// index of the condition and the input, and returns the output.
 fn levels(levels: usize, level: impl Fn(&mut SubgraphBuilder, usize, usize, TensorId) -> TensorId) -> Model {
     let graphs = (0..levels).map(|i| {
         let mut graph = SubgraphBuilder::new(format!("level {i}"));
@@ -124,7 +124,7 @@ pub(crate) fn tree(call: Call, depth: usize) -> Model {
     })
 }
 
-/// Each of `depth` subgraphs calls the next one with two shapes: it is prepared `2^depth` times.
+/// Each of `depth` subgraphs calls the next one with two shapes: the leaf is prepared `2^depth` times.
 pub(crate) fn alternating_shapes(call: Call, depth: usize) -> Model {
     levels(depth, |graph, next, condition, x| {
         let twice = graph
@@ -216,7 +216,7 @@ impl Giant {
         Giant::Pad,
     ];
 
-    /// Adds the op with a result of about `elements` elements.
+    /// Adds the op with a result of about `4 * elements` bytes.
     fn add(self, graph: &mut SubgraphBuilder, elements: i32, sizes: Sizes, i: usize) -> TensorId {
         let one =
             |graph: &mut SubgraphBuilder, shape: &[usize]| graph.constant(&format!("one{i}"), shape, &[1f32]);
@@ -308,7 +308,7 @@ fn scalar(graph: &mut SubgraphBuilder, value: i32, sizes: Sizes, i: usize) -> Te
     y
 }
 
-/// `count` results of `elements` elements each, all of which are outputs.
+/// `count` results of about `4 * elements` bytes each, all of which are outputs.
 pub(crate) fn giants(giant: Giant, count: usize, elements: i32, sizes: Sizes) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     graph.input("x", TensorType::Int32, [1]);
@@ -317,7 +317,8 @@ pub(crate) fn giants(giant: Giant, count: usize, elements: i32, sizes: Sizes) ->
     build([graph])
 }
 
-/// A product of two constant matrices of `size` rows and columns, filled at load.
+/// The product of a matrix of `size` rows and columns with itself. The matrix and the product are computed while
+/// preparing.
 pub(crate) fn giant_product(size: i32) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     graph.input("x", F32, [1]);
@@ -342,7 +343,7 @@ fn batch_matmul() -> Params {
     delegraph::core::ops::batch_matmul::BatchMatMulParams::default().into()
 }
 
-/// A resize of no images to `size` rows: a table of rows and no pixels.
+/// A resize of no images to `size` rows: the kernel needs a table of rows, but computes no pixels.
 pub(crate) fn resize_of_nothing(size: i32) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F32, [0, 1, 1, 1]);
@@ -353,7 +354,7 @@ pub(crate) fn resize_of_nothing(size: i32) -> Model {
     build([graph])
 }
 
-/// A Fourier transform of `images` with `length` columns.
+/// A Fourier transform with `length` columns of each of `images` images.
 pub(crate) fn transform(images: usize, length: i32) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F32, [images, 1, 1]);
@@ -363,8 +364,8 @@ pub(crate) fn transform(images: usize, length: i32) -> Model {
     build([graph])
 }
 
-/// `layers` matrix products of two rows and one column, all with the same `depth` weights, which are padded where they are
-/// packed: those of one row stay in their place.
+/// `layers` matrix products of two rows and one column, all with the same `depth` weights. The optimized kernels pack
+/// and pad the weights; for products of one row they would read them in place.
 pub(crate) fn shared_weights(layers: usize, depth: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F32, [2, depth]);
@@ -405,7 +406,7 @@ pub(crate) fn shared_scales(nodes: usize, channels: usize) -> Model {
     build([graph])
 }
 
-/// A table with `keys` keys, none of which is found, and a default value of `len` bytes.
+/// A lookup of `keys` keys in a table that contains none of them, with a default value of `len` bytes.
 pub(crate) fn defaults_of_a_table(keys: usize, len: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", F32, [1]);
@@ -424,7 +425,7 @@ pub(crate) fn defaults_of_a_table(keys: usize, len: usize) -> Model {
     build([graph])
 }
 
-/// The index list `[0, 1, 1]` and a tensor without elements of 2^62 rows.
+/// The index list `[0, 1, 1]`, and an input with about 2^62 matrices of shape `[2, 0]`, which have no elements.
 fn rows_of_nothing(graph: &mut SubgraphBuilder, deferred: bool) -> [TensorId; 2] {
     // Sizes that depend on data need the first input.
     graph.input("n", TensorType::Int32, [1]);
@@ -434,7 +435,8 @@ fn rows_of_nothing(graph: &mut SubgraphBuilder, deferred: bool) -> [TensorId; 2]
     [size(graph, &[0, 1, 1], sizes, 0), x]
 }
 
-/// Rows of a tensor of 2^62 rows without elements; with `deferred`, of one whose shape is known at run time.
+/// Gathers rows of about 2^62 matrices without elements. With `deferred`, their shape and the indices of the rows are
+/// known only at run time.
 pub(crate) fn gather_of_nothing(deferred: bool) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let [indices, mut x] = rows_of_nothing(&mut graph, deferred);
@@ -450,7 +452,7 @@ pub(crate) fn gather_of_nothing(deferred: bool) -> Model {
     build([graph])
 }
 
-/// The sum of no elements, in 2^62 rows.
+/// The sum of about 2^62 matrices without elements. With `deferred`, the axes are known only at run time.
 pub(crate) fn reduction_of_nothing(deferred: bool) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let [_, x] = rows_of_nothing(&mut graph, deferred);
@@ -495,7 +497,7 @@ pub(crate) fn many_outputs(count: usize) -> Model {
     build([graph])
 }
 
-/// Options of a custom op: a FlexBuffer map of `len` names that all refer to one text of `len` bytes.
+/// Options of a custom op: a FlexBuffer map whose `len` names are the suffixes of one text of `len` bytes.
 pub(crate) fn overlapping_names(len: usize) -> Model {
     let mut bytes = vec![b'a'; len];
     bytes.push(0);
@@ -530,7 +532,7 @@ fn numbers(values: &[(&str, i64)]) -> Vec<u8> {
     builder.take_buffer()
 }
 
-/// Spectrograms with the largest windows, each of which has tables of 24 MiB.
+/// `count` spectrograms with the largest windows, each with tables of 24 MiB.
 pub(crate) fn spectrograms(count: usize) -> Model {
     let options = numbers(&[("window_size", 1 << 20), ("stride", 1)]);
     let mut graph = SubgraphBuilder::new("main");
@@ -560,7 +562,7 @@ pub(crate) fn cepstral_coefficients() -> Model {
     build([graph])
 }
 
-/// Calls a subgraph whose input is a constant; with `other`, of another shape.
+/// Calls a subgraph whose input is a constant; with `other`, with an argument of another shape.
 pub(crate) fn constant_input(other: bool) -> Model {
     let mut callee = SubgraphBuilder::new("callee");
     let x = callee.constant("x", [1], &[2f32]);

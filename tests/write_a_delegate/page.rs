@@ -1,4 +1,4 @@
-//! The page shows all of the tested code.
+//! The page shows only tested code, and the whole delegate.
 
 const PAGE: &str = include_str!("../../docs/write-a-delegate.md");
 const SOURCES: [(&str, &str); 5] = [

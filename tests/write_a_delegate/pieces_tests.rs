@@ -1,4 +1,4 @@
-//! Tests of the topics.
+//! Tests of the topics in `pieces.rs`.
 
 use delegraph_conformance::author::{DelegateTrial, agree, claims_of};
 use delegraph_core::ops::Params;
@@ -101,7 +101,7 @@ fn branches_are_looked_at() {
     assert_eq!(claims.reason(0), Some(&Rejection::UnsupportedOp { op: BuiltinOp::ABS.into() }));
 }
 
-/// RELU twice on `[elements]`.
+/// `op` twice, on a vector of `elements` elements.
 fn two(op: BuiltinOp, elements: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [elements]);

@@ -45,7 +45,7 @@ pub(crate) struct Context {
         unsafe extern "C" fn(*mut Context, *mut Tensor, c_int, *const c_int) -> Status,
     pub(crate) preview_partitioning:
         unsafe extern "C" fn(*mut Context, *const IntArray, *mut *mut DelegateParams, *mut c_int) -> Status,
-    /// Null: `tensors` contains them.
+    /// Null: code reads the array `tensors` instead.
     pub(crate) get_tensor: *const c_void,
     /// Null.
     pub(crate) get_eval_tensor: *const c_void,

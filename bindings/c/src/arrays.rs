@@ -21,13 +21,14 @@ pub(crate) extern "C" fn TfLiteIntArrayGetSizeInBytes(size: c_int) -> usize {
     bytes(size).unwrap_or(0)
 }
 
-/// Returns the bytes of an array of `size` values, 0 for a negative size.
+/// Returns the bytes of an array of `size` values, 0 for a negative size and for a number of bytes above the largest
+/// `int`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteFloatArrayGetSizeInBytes(size: c_int) -> c_int {
     bytes(size).and_then(|bytes| c_int::try_from(bytes).ok()).unwrap_or(0)
 }
 
-/// Allocates an array of `size` integers.
+/// Allocates an array of `size` integers, all 0; null if that fails or the size is negative.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteIntArrayCreate(size: c_int) -> *mut IntArray {
     let array: *mut IntArray = create(size).cast();
@@ -38,20 +39,20 @@ pub(crate) extern "C" fn TfLiteIntArrayCreate(size: c_int) -> *mut IntArray {
     array
 }
 
-/// Allocates an array of `size` floats.
+/// Allocates an array of `size` floats, all 0; null if that fails or the size is negative.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteFloatArrayCreate(size: c_int) -> *mut FloatArray {
     TfLiteIntArrayCreate(size).cast()
 }
 
-/// Compares two arrays.
+/// Returns 1 if two arrays have the same values or both are null, 0 otherwise.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteIntArrayEqual(a: *const IntArray, b: *const IntArray) -> c_int {
     // SAFETY: the interface requires null or valid arrays.
     c_int::from(unsafe { a == b || (!a.is_null() && !b.is_null() && ints(a) == ints(b)) })
 }
 
-/// Compares an array with `size` values.
+/// Returns 1 if an array has exactly the `size` values at `data`, 0 otherwise.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteIntArrayEqualsArray(
     a: *const IntArray,
@@ -130,20 +131,20 @@ unsafe impl Send for Ints {}
 unsafe impl Sync for Ints {}
 
 impl Ints {
-    /// Returns an array with these values; an array that is null if memory is short.
+    /// Returns an array with these values; its pointer is null if memory cannot be allocated.
     pub(crate) fn new(values: &[c_int]) -> Self {
         Ints(new(values))
     }
 
-    /// Returns an array of shapes or indices. Values above the largest `int` are saturated.
+    /// Returns an array of dimensions or indices. Values above the largest `int` are saturated.
     pub(crate) fn of(values: impl IntoIterator<Item = usize>) -> Self {
         Ints::new(&values.into_iter().map(int).collect::<Vec<_>>())
     }
 
-    /// Takes ownership of an array in the C library's memory.
+    /// Takes ownership of an array that the application allocated.
     ///
     /// # Safety
-    /// The pointer is null, or an array without another owner.
+    /// The pointer is null, or an array of [`TfLiteIntArrayCreate`] without another owner: `drop` frees it.
     pub(crate) unsafe fn adopt(array: *mut IntArray) -> Self {
         Ints(array)
     }
@@ -162,12 +163,13 @@ impl Ints {
 
 impl Drop for Ints {
     fn drop(&mut self) {
-        // SAFETY: the array was made by `new`, and has no other owner.
+        // SAFETY: null, or an array of `TfLiteIntArrayCreate` (called by `new`, a condition of `adopt`) without another
+        // owner.
         unsafe { TfLiteIntArrayFree(self.0) };
     }
 }
 
-/// Returns a number of the model as an `int`.
+/// Returns a number of the model as an `int`, saturated.
 pub(crate) fn int(value: usize) -> c_int {
     c_int::try_from(value).unwrap_or(c_int::MAX)
 }

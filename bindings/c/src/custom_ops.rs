@@ -17,7 +17,7 @@ use crate::kernel::ForeignKernel;
 use crate::operator::{OPERATORS, Operator, OperatorHandle};
 use crate::report::{Reporter, UserData};
 
-/// A kernel of the application for an op at versions.
+/// A kernel of the application for a range of versions of an op.
 #[derive(Debug, Clone)]
 pub(crate) struct Custom {
     pub(crate) op: Op,
@@ -80,8 +80,8 @@ impl Callbacks {
 pub(crate) struct Kernels {
     model: Arc<Model>,
     reporter: Reporter,
-    /// By address and size of the subgraph. An interpreter keeps the models whose subgraphs it runs; a replaced model
-    /// has a larger successor.
+    /// By the address of the subgraph and its numbers of tensors and nodes. An interpreter keeps the models whose
+    /// subgraphs it runs. A model that replaces another is larger, so that the key differs even at the same address.
     contexts: Mutex<HashMap<(usize, usize, usize), Arc<Owner>>>,
 }
 

@@ -46,7 +46,7 @@ struct Builder(*mut OpaqueBuilder);
 // SAFETY: the address is only stored, and freed once.
 unsafe impl Send for Builder {}
 
-/// Delegates that this library allocated.
+/// The kind of a delegate that this library allocated.
 #[derive(Clone)]
 enum Kind {
     Opaque(Builder),
@@ -87,7 +87,7 @@ pub(crate) fn delete(function: &str, delegate: *mut abi::Delegate) {
     // SAFETY: made by `structure`, and removed from the table: it is freed once.
     drop(unsafe { Box::from_raw(delegate) });
     if let Some(Kind::Opaque(builder)) = known {
-        // SAFETY: made of a box by `TfLiteOpaqueDelegateCreate`, and removed from the table.
+        // SAFETY: the pointer is that of a box of `TfLiteOpaqueDelegateCreate`, and was removed from the table.
         drop(unsafe { Box::from_raw(builder.0) });
     }
 }
@@ -113,7 +113,7 @@ pub(crate) extern "C" fn TfLiteOpaqueDelegateDelete(delegate: *mut abi::Delegate
     guard("TfLiteOpaqueDelegateDelete", (), || delete("TfLiteOpaqueDelegateDelete", delegate));
 }
 
-/// Returns the data of a delegate.
+/// Returns the data of a delegate; null for null.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueDelegateGetData(delegate: *const abi::Delegate) -> *mut c_void {
     guard("TfLiteOpaqueDelegateGetData", std::ptr::null_mut(), || {

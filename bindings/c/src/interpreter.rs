@@ -42,10 +42,10 @@ pub(crate) struct InterpreterHandle([u8; 0]);
 pub(crate) static INTERPRETERS: Table<Interpreter> = Table::new(Kind::Interpreter as usize);
 
 impl Interpreter {
-    /// Creates the interpreter of a model. Its tensors have no memory yet.
+    /// Creates the interpreter of a model. Its tensors have memory only if the options have delegates.
     ///
     /// # Errors
-    /// The errors of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
+    /// The errors of [`resolver::build`] and, with delegates, of [`State::allocate`].
     fn new(model: std::sync::Arc<delegraph::Model>, options: &Options, builtins: Builtins) -> Result<Self> {
         let (interpreter, failures) = resolver::build(&model, options, builtins, false)?;
         let (own, chosen) = (model.clone(), options.clone());
@@ -95,7 +95,7 @@ impl Interpreter {
     /// As [`Interpreter::with`], for a call that may fail. Errors are reported.
     pub(crate) fn try_with(&self, function: &str, f: impl FnOnce(&mut State) -> Result<()>) -> Status {
         let result = self.with(function, Err(ERROR), |state| {
-            // A cancellation applies to the running call.
+            // A cancellation applies to the running call only: one that was requested before has no effect.
             self.token().clear();
             f(state).map_err(|error| {
                 match &error {
@@ -134,7 +134,7 @@ impl Interpreter {
         result
     }
 
-    /// Cancels the running call.
+    /// Cancels the running call. Reports and returns `ERROR` if the options do not enable cancellation.
     pub(crate) fn cancel(&self, function: &str) -> Status {
         if !self.cancellable {
             self.reporter.report(&format!(
@@ -274,7 +274,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetInputTensorIndex(
     with("TfLiteInterpreterGetInputTensorIndex", interpreter, -1, |it| at(&it.inputs, index).unwrap_or(-1))
 }
 
-/// Returns an input.
+/// Returns an input; null, after a report, if there is no such input.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterGetInputTensor(
     interpreter: *const InterpreterHandle,
@@ -284,7 +284,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetInputTensor(
     with(function, interpreter, std::ptr::null_mut(), |it| numbered(function, it, "input", &it.inputs, index))
 }
 
-/// Changes the shape of an input.
+/// Changes the shape of an input. It takes effect in `TfLiteInterpreterAllocateTensors`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteInterpreterResizeInputTensor(
     interpreter: *mut InterpreterHandle,
@@ -336,7 +336,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetOutputTensorIndex(
     with("TfLiteInterpreterGetOutputTensorIndex", interpreter, -1, |it| at(&it.outputs, index).unwrap_or(-1))
 }
 
-/// Returns an output.
+/// Returns an output; null, after a report, if there is no such output.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterGetOutputTensor(
     interpreter: *const InterpreterHandle,
@@ -348,7 +348,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetOutputTensor(
     })
 }
 
-/// Returns any tensor. Intermediate tensors have no data.
+/// Returns any tensor; null, after a report, if there is no such tensor. Intermediate tensors have no data.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterGetTensor(
     interpreter: *const InterpreterHandle,
@@ -358,7 +358,7 @@ pub(crate) extern "C" fn TfLiteInterpreterGetTensor(
     with(function, interpreter, std::ptr::null_mut(), |it| it.tensor(function, 0, index))
 }
 
-/// Cancels the running call, from any thread.
+/// Cancels the running call, from any thread. Fails unless the options enable cancellation.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterCancel(interpreter: *const InterpreterHandle) -> Status {
     let function = "TfLiteInterpreterCancel";

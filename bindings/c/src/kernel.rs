@@ -29,7 +29,7 @@ pub(crate) struct ForeignKernel {
     inputs: Vec<(usize, usize)>,
     /// Per output, the index of its tensor.
     outputs: Vec<usize>,
-    /// The handling of a failure in addition to returning it.
+    /// The record of failures, which are also returned.
     on_failure: Option<Failure>,
 }
 

@@ -48,7 +48,8 @@ pub(crate) extern "C" fn TfLiteSchemaVersion() -> c_int {
     SCHEMA_VERSION
 }
 
-/// Creates a model of `size` bytes that the caller keeps until the model and its interpreters are deleted.
+/// Creates a model from `size` bytes, which the caller keeps until the model and its interpreters are deleted. Returns
+/// null, after a report, for an invalid model.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteModelCreate(data: *const c_void, size: usize) -> *mut ModelHandle {
     // SAFETY: the conditions are the same.
@@ -81,7 +82,7 @@ pub(crate) unsafe extern "C" fn TfLiteModelCreateWithErrorReporter(
     })
 }
 
-/// Creates a model of a file.
+/// Creates a model from a file. Returns null, after a report, if the file cannot be read or the model is invalid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteModelCreateFromFile(path: *const c_char) -> *mut ModelHandle {
     // SAFETY: the conditions are the same.

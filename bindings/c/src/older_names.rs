@@ -1,4 +1,5 @@
-//! Functions of `operator.h` under the names that they had up to TensorFlow Lite 2.15.
+//! Functions for operators under the names that they have in earlier releases: `TfLiteRegistrationExternal…` up to
+//! TensorFlow Lite 2.15, `TfLiteOperatorCreateWithData` in 2.17.
 
 use std::ffi::{c_char, c_int, c_void};
 

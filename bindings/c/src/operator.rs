@@ -153,7 +153,7 @@ pub(crate) struct Operator {
 #[derive(Debug)]
 enum Name {
     None,
-    /// The name as a C string for the application, and as a Rust string.
+    /// The application's pointer, which is returned to the application, and a copy of the name.
     Theirs(CustomName, CString),
     Ours(CString),
 }
@@ -185,7 +185,7 @@ impl Operator {
         Operator { code, name, version, functions: Mutex::new(Functions::new(std::ptr::null_mut())) }
     }
 
-    /// Returns the operator of a classic registration, whose name is `name` unless it has one.
+    /// Returns the operator of a classic registration. Its name is `name`; without that, the name of the registration.
     ///
     /// # Safety
     /// The registration's name is null or a text.

@@ -56,7 +56,7 @@ pub(crate) extern "C" fn TfLiteInterpreterOptionsCreate() -> *mut OptionsHandle 
     guard("TfLiteInterpreterOptionsCreate", std::ptr::null_mut(), || OPTIONS.insert(Mutex::default()))
 }
 
-/// Returns a copy of options.
+/// Returns a copy of options; null for null.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterOptionsCopy(from: *const OptionsHandle) -> *mut OptionsHandle {
     guard("TfLiteInterpreterOptionsCopy", std::ptr::null_mut(), || {

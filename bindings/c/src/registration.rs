@@ -46,7 +46,7 @@ fn add(
     }
 }
 
-/// Adds a kernel for a builtin op at versions, which replaces the library's kernel.
+/// Adds a kernel for a range of versions of a builtin op, which replaces the library's kernel.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteInterpreterOptionsAddBuiltinOp(
     options: *mut OptionsHandle,
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterOptionsAddBuiltinOp(
     };
 }
 
-/// Adds a kernel for a custom op at versions.
+/// Adds a kernel for a range of versions of a custom op.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteInterpreterOptionsAddCustomOp(
     options: *mut OptionsHandle,
@@ -167,7 +167,7 @@ pub(crate) extern "C" fn TfLiteInterpreterOptionsSetOpResolverExternalWithFallba
     set("TfLiteInterpreterOptionsSetOpResolverExternalWithFallback", options, callbacks);
 }
 
-/// Adds a delegate, which outlives the interpreters made of the options.
+/// Adds a delegate, which must outlive the interpreters that are created with the options.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteInterpreterOptionsAddDelegate(
     options: *mut OptionsHandle,

@@ -14,7 +14,7 @@ use crate::delegate;
 use crate::kernel::Failure;
 use crate::options::Options;
 
-/// The kernels of an interpreter, without those of the application.
+/// The kernels of the library that an interpreter uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Builtins {
     All,
@@ -25,7 +25,8 @@ pub(crate) enum Builtins {
 /// with the failures of its delegates.
 ///
 /// # Errors
-/// The errors of [`delegraph::interpreter::InterpreterBuilder::build`], and of delegates that cannot be created.
+/// The errors of [`delegraph::interpreter::InterpreterBuilder::build`] and of [`of_environment`], and of delegates that
+/// cannot be created.
 pub(crate) fn build(
     model: &Arc<Model>,
     options: &Options,
@@ -82,7 +83,7 @@ fn add_unresolved(model: &Model, resolver: &mut MutableOpResolver) {
     }
 }
 
-/// The kernel of a custom op without a kernel.
+/// The kernel that stands for a missing kernel of a custom op: it fails.
 struct Unresolved(Arc<str>);
 
 impl Unresolved {

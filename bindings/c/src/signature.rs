@@ -215,7 +215,7 @@ pub(crate) extern "C" fn TfLiteSignatureRunnerInvoke(runner: *mut RunnerHandle) 
     })
 }
 
-/// Cancels the running call, from any thread.
+/// Cancels the running call, from any thread. Fails unless the options enable cancellation.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn TfLiteSignatureRunnerCancel(runner: *mut RunnerHandle) -> Status {
     let function = "TfLiteSignatureRunnerCancel";

@@ -154,7 +154,7 @@ impl State {
         Ok(pointer)
     }
 
-    /// Updates the tensor at a position of `mirrors`. The subgraph is selected.
+    /// Updates the tensor at a position of `mirrors`. The subgraph must be selected.
     fn refresh(&mut self, subgraph: usize, place: usize) -> Result<()> {
         let graph = &mut self.graphs[subgraph];
         let Some((index, mirror)) = graph.mirrors.get_mut(place) else { return Ok(()) };
@@ -192,7 +192,7 @@ impl State {
         Ok(())
     }
 
-    /// Updates all tensors of a subgraph. The subgraph is selected.
+    /// Updates all tensors of a subgraph, which must be selected.
     fn refresh_all(&mut self, subgraph: usize) -> Result<()> {
         (0..self.graphs[subgraph].mirrors.len()).try_for_each(|place| self.refresh(subgraph, place))
     }
@@ -200,7 +200,8 @@ impl State {
     /// Plans memory for a subgraph, and resets its variables.
     ///
     /// # Errors
-    /// The errors of [`Interpreter::prepare`]; [`Error::InvalidInput`] if memory of the application is too small.
+    /// The errors of [`Interpreter::prepare`]; [`Error::Delegate`] if a delegate of the application failed;
+    /// [`Error::InvalidInput`] if memory of the application is too small.
     pub(crate) fn allocate(&mut self, subgraph: usize) -> Result<()> {
         self.graph(subgraph)?;
         self.interpreter.select_subgraph(subgraph)?;
@@ -401,7 +402,8 @@ impl State {
     /// Places a tensor of the first subgraph in memory of the application.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for constants and strings.
+    /// [`Error::InvalidInput`] for constants, strings and tensors that do not exist; the errors of creating the runtime
+    /// again for an intermediate tensor.
     pub(crate) fn set_custom(&mut self, custom: Custom) -> Result<()> {
         let graph = self.graph(0)?;
         let id = TensorId(custom.tensor);

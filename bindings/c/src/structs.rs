@@ -106,7 +106,7 @@ pub(crate) unsafe extern "C" fn TfLiteTensorFree(tensor: *mut Tensor) {
     }
 }
 
-/// Frees the parts of a tensor, and describes another.
+/// Frees the parts of a tensor, and sets its fields to these values.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub(crate) unsafe extern "C" fn TfLiteTensorReset(
@@ -165,7 +165,8 @@ pub(crate) unsafe extern "C" fn TfLiteTensorCopy(from: *const Tensor, to: *mut T
     })
 }
 
-/// Resizes a dynamic tensor to `size` bytes, and keeps its data if requested.
+/// Resizes a dynamic or persistent read-only tensor to `size` bytes, and keeps its data if requested. Has no effect on
+/// other tensors.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteTensorResizeMaybeCopy(
     size: usize,

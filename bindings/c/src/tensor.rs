@@ -26,7 +26,7 @@ pub(crate) mod allocation {
     pub(crate) const NON_CPU: c_int = 8;
 }
 
-/// The owner of a tensor.
+/// The interpreter and the subgraph that own a tensor, and its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The handle of the interpreter; 0 for a tensor of a node in preparation or execution.

@@ -92,7 +92,7 @@ enum dg_type
     DG_FLOAT16 = 1,
     // Signed 32-bit integers.
     DG_INT32 = 2,
-    // Bytes.
+    // Unsigned bytes.
     DG_UINT8 = 3,
     // Signed 64-bit integers.
     DG_INT64 = 4,
@@ -110,15 +110,15 @@ enum dg_type
     DG_FLOAT64 = 10,
     // Two 64-bit floats.
     DG_COMPLEX128 = 11,
-    // 64-bit integers.
+    // Unsigned 64-bit integers.
     DG_UINT64 = 12,
     // A resource, which has no data.
     DG_RESOURCE = 13,
     // A variant, which has no data.
     DG_VARIANT = 14,
-    // 32-bit integers.
+    // Unsigned 32-bit integers.
     DG_UINT32 = 15,
-    // 16-bit integers.
+    // Unsigned 16-bit integers.
     DG_UINT16 = 16,
     // Signed 4-bit integers, two in a byte, the low bits first.
     DG_INT4 = 17,
@@ -126,7 +126,7 @@ enum dg_type
     DG_BFLOAT16 = 18,
     // Signed 2-bit integers, four in a byte, the low bits first.
     DG_INT2 = 19,
-    // 4-bit integers, as `DG_INT4`.
+    // Unsigned 4-bit integers, stored like `DG_INT4`.
     DG_UINT4 = 20,
     // 8-bit floats with 4 bits of exponent.
     DG_FLOAT8_E4M3FN = 21,
@@ -177,10 +177,10 @@ typedef struct dg_invocation dg_invocation;
 // A model: read and verified, and never changed. Any number of interpreters and threads may use it.
 typedef struct dg_model dg_model;
 
-// Options of interpreters. They may be changed and deleted while interpreters that were made with them exist.
+// Options of interpreters. They may be changed and deleted while interpreters that were created with them exist.
 typedef struct dg_options dg_options;
 
-// Called with the pointer that was passed with it.
+// Releases the bytes of a model. `user_data` is the pointer that was passed with the function.
 typedef void (*dg_release_fn)(void *user_data);
 
 // The treatment of nodes that no delegate claims.
@@ -189,7 +189,7 @@ typedef int32_t dg_policy;
 // Inputs or outputs.
 typedef int32_t dg_side;
 
-// An input or output.
+// The description of an input or output.
 typedef struct {
     // The type of the elements.
     dg_type type;
@@ -253,7 +253,7 @@ typedef struct {
     size_t partition;
     // The number of delegates that rejected it: see `dg_interpreter_rejection`.
     size_t rejections;
-    // Multiplications with additions of one run.
+    // Multiply-adds of one run.
     uint64_t multiply_adds;
 } dg_node;
 
@@ -426,15 +426,16 @@ dg_status dg_interpreter_resize_input(dg_interpreter *interpreter, size_t input,
 // Infers shapes, lets delegates claim nodes, and plans memory, for the first time or after a resize. Runs do the same
 // if necessary; calling this function moves the time and the errors before the first run.
 //
-// `DG_INVALID_MODEL` for nodes that do not fit their inputs, `DG_UNSUPPORTED` with `DG_POLICY_REQUIRE`, `DG_LIMIT`,
-// `DG_TIME_LIMIT`, `DG_OUT_OF_MEMORY`.
+// `DG_INVALID_MODEL` for nodes that do not fit their inputs; with `DG_POLICY_REQUIRE`, `DG_UNSUPPORTED` for nodes that
+// no delegate claims and `DG_DELEGATE` for a delegate that fails; `DG_LIMIT`, `DG_TIME_LIMIT`, `DG_OUT_OF_MEMORY`,
+// `DG_CANCELLED`.
 dg_status dg_interpreter_prepare(dg_interpreter *interpreter);
 
 // Computes the outputs from the inputs, and returns when they are complete. After an error, outputs and variables have
 // the values that the completed steps wrote.
 //
-// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`, `DG_CANCELLED`. `dg_last_error_node`
-// returns the node.
+// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`. `dg_last_error_node` returns the
+// node.
 dg_status dg_interpreter_invoke(dg_interpreter *interpreter);
 
 // Cancels the running call, or the invocation, with `DG_CANCELLED`. May be called from any thread. Has no effect if
@@ -555,7 +556,8 @@ dg_status dg_invocation_delete(dg_invocation *invocation);
 // tensor with 32-bit elements. Other interpreters with a delegate of the same options can also use it. It may outlive
 // the interpreter.
 //
-// `DG_STATE` without such a delegate, `DG_DELEGATE` if the device has no memory.
+// `DG_STATE` without such a delegate, `DG_INVALID_ARGUMENT` for a size of 0, another size, or one above the device's
+// limit, `DG_DELEGATE` if the device has no memory.
 dg_status dg_buffer_create(const dg_interpreter *interpreter, uint64_t bytes, dg_buffer **buffer);
 
 // Deletes a buffer; null is allowed. Interpreters that use it keep its memory.
@@ -572,6 +574,8 @@ dg_status dg_buffer_size(const dg_buffer *buffer, size_t *bytes);
 dg_status dg_buffer_write(dg_buffer *buffer, const void *data, size_t bytes);
 
 // Copies data from a buffer: `bytes` is its whole size. Waits for the device.
+//
+// `DG_INVALID_ARGUMENT` for another size.
 dg_status dg_buffer_read(const dg_buffer *buffer, void *data, size_t bytes);
 
 // Reads an input from a buffer in every following run, without a copy if the delegate that reads it can use the

@@ -42,7 +42,8 @@ fn inserted(handle: BufferHandle) -> Result<*mut dg_buffer, Failure> {
 /// tensor with 32-bit elements. Other interpreters with a delegate of the same options can also use it. It may outlive
 /// the interpreter.
 ///
-/// `DG_STATE` without such a delegate, `DG_DELEGATE` if the device has no memory.
+/// `DG_STATE` without such a delegate, `DG_INVALID_ARGUMENT` for a size of 0, another size, or one above the device's
+/// limit, `DG_DELEGATE` if the device has no memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_buffer_create(
     interpreter: *const dg_interpreter,
@@ -107,6 +108,8 @@ pub unsafe extern "C" fn dg_buffer_write(
 }
 
 /// Copies data from a buffer: `bytes` is its whole size. Waits for the device.
+///
+/// `DG_INVALID_ARGUMENT` for another size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dg_buffer_read(
     buffer: *const dg_buffer,

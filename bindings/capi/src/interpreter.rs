@@ -120,8 +120,9 @@ pub unsafe extern "C" fn dg_interpreter_resize_input(
 /// Infers shapes, lets delegates claim nodes, and plans memory, for the first time or after a resize. Runs do the same
 /// if necessary; calling this function moves the time and the errors before the first run.
 ///
-/// `DG_INVALID_MODEL` for nodes that do not fit their inputs, `DG_UNSUPPORTED` with `DG_POLICY_REQUIRE`, `DG_LIMIT`,
-/// `DG_TIME_LIMIT`, `DG_OUT_OF_MEMORY`.
+/// `DG_INVALID_MODEL` for nodes that do not fit their inputs; with `DG_POLICY_REQUIRE`, `DG_UNSUPPORTED` for nodes that
+/// no delegate claims and `DG_DELEGATE` for a delegate that fails; `DG_LIMIT`, `DG_TIME_LIMIT`, `DG_OUT_OF_MEMORY`,
+/// `DG_CANCELLED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_interpreter_prepare(interpreter: *mut dg_interpreter) -> dg_status {
     with(interpreter, |state| Ok(state.interpreter.prepare()?))
@@ -130,8 +131,8 @@ pub extern "C" fn dg_interpreter_prepare(interpreter: *mut dg_interpreter) -> dg
 /// Computes the outputs from the inputs, and returns when they are complete. After an error, outputs and variables have
 /// the values that the completed steps wrote.
 ///
-/// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`, `DG_CANCELLED`. `dg_last_error_node`
-/// returns the node.
+/// Errors are those of `dg_interpreter_prepare`; `DG_INVALID_DATA`, `DG_DELEGATE`. `dg_last_error_node` returns the
+/// node.
 #[unsafe(no_mangle)]
 pub extern "C" fn dg_interpreter_invoke(interpreter: *mut dg_interpreter) -> dg_status {
     with(interpreter, |state| Ok(state.invoke()?))

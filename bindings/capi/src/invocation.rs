@@ -49,7 +49,7 @@ impl Invocation {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the calling thread runs the invocation.
+    /// Returns whether the calling thread runs the invocation.
     fn is_own_thread(&self) -> bool {
         self.thread.get().is_some_and(|&thread| thread == std::thread::current().id())
     }

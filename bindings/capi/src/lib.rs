@@ -1,7 +1,8 @@
 //! Delegraph's own C API.
 //!
 //! The doc comments here are the documentation in `include/delegraph.h`, which is generated from this crate
-//! (`tests/header.rs`). They are written for C: types and functions have their C names, without links to Rust items.
+//! (`tests/capi_header.rs`). They are written for C: types and functions have their C names, without links to Rust
+//! items.
 //!
 //! Objects are numbers in tables (`delegraph_ffi::handle`), so that deleted ones are detected. No panic leaves the
 //! library. Pointers are checked for null and alignment before anything happens.

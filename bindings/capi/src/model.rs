@@ -22,7 +22,7 @@ pub struct dg_model {
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) model: Arc<delegraph::Model>,
-    /// The path, or a replacement for it.
+    /// The path, or a description of a model without a path.
     pub(crate) name: String,
 }
 
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn dg_model_from_bytes(
     })
 }
 
-/// Called with the pointer that was passed with it.
+/// Releases the bytes of a model. `user_data` is the pointer that was passed with the function.
 pub type dg_release_fn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 
 /// Reads a model of `size` bytes in memory, which are not copied. They must be readable and unchanged until `release` is
@@ -132,8 +132,8 @@ impl AsRef<[u8]> for Borrowed {
         if self.size == 0 {
             return &[];
         }
-        // SAFETY: null and sizes that memory cannot hold are excluded before a model is made of this; the interface
-        // requires that the bytes are valid until they are released.
+        // SAFETY: null and sizes that memory cannot hold are excluded before a model is created from this; the
+        // interface requires that the bytes are valid until they are released.
         unsafe { std::slice::from_raw_parts(self.data, self.size) }
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Failure, Out, call, dg_status};
 use crate::state::{Gpu, State, Traits};
 use crate::text::{present, utf8};
 
-/// Options of interpreters. They may be changed and deleted while interpreters that were made with them exist.
+/// Options of interpreters. They may be changed and deleted while interpreters that were created with them exist.
 pub struct dg_options {
     _private: (),
 }
@@ -33,7 +33,7 @@ pub const DG_POLICY_REPORT: dg_policy = 2;
 /// A delegate of the options.
 #[derive(Clone)]
 enum Source {
-    /// A device that interpreters share. Never created without the GPU.
+    /// A device that interpreters share. Never created without the feature `wgpu`.
     #[cfg_attr(not(feature = "wgpu"), allow(dead_code, reason = "its type has no values"))]
     Gpu(Gpu),
     /// Created for each interpreter.

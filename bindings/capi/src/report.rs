@@ -64,7 +64,7 @@ pub struct dg_node {
     pub partition: usize,
     /// The number of delegates that rejected it: see `dg_interpreter_rejection`.
     pub rejections: usize,
-    /// Multiplications with additions of one run.
+    /// Multiply-adds of one run.
     pub multiply_adds: u64,
 }
 
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn dg_interpreter_node(
     })
 }
 
-/// Sets two texts of the application, each of which may be null.
+/// Returns two texts through pointers of the application, each of which may be null.
 ///
 /// # Safety
 /// The pointers are null, or valid for writes.

@@ -14,7 +14,7 @@ pub(crate) struct Session {
     /// `None` during an invocation.
     state: Mutex<Option<Box<State>>>,
     token: CancellationToken,
-    /// The path of the model, or a replacement for it.
+    /// The path of the model, or a description of a model without a path.
     pub(crate) name: String,
     /// The thread of invocations, created by the first one.
     worker: Mutex<Option<Worker>>,
@@ -43,7 +43,7 @@ impl Session {
     pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut state = self.lock()?;
         let state = state.as_mut().ok_or_else(|| busy("an invocation"))?;
-        // A cancellation applies to the running call.
+        // A cancellation applies to the running call only: one that was requested before has no effect.
         self.token.clear();
         f(state)
     }
@@ -57,7 +57,8 @@ impl Session {
     /// other calls are [`dg_status::DG_BUSY`]. Returns the thread.
     ///
     /// # Errors
-    /// [`dg_status::DG_BUSY`] while another call is running; [`dg_status::DG_OUT_OF_MEMORY`] if there is no thread.
+    /// [`dg_status::DG_BUSY`] while another call is running; [`dg_status::DG_OUT_OF_MEMORY`] if the thread cannot be
+    /// created or has ended.
     pub(crate) fn start(
         self: &Arc<Self>,
         done: impl FnOnce(Result<(), Failure>, Back) + Send + 'static,

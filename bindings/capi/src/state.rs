@@ -53,7 +53,7 @@ impl State {
         State { interpreter, model, gpu, signature, preserves, steps, fallback, reference }
     }
 
-    /// Whether every tensor keeps its data.
+    /// Returns whether every tensor keeps its data.
     pub(crate) fn preserves(&self) -> bool {
         self.preserves
     }
@@ -95,7 +95,8 @@ impl State {
     /// Returns a buffer on the device of the interpreter.
     ///
     /// # Errors
-    /// [`Error::State`] without a device; [`Error::Delegate`] if the device has no memory.
+    /// [`Error::State`] without a device; [`Error::InvalidInput`] for an invalid size; [`Error::Delegate`] if the
+    /// device has no memory.
     pub(crate) fn create_buffer(&self, bytes: u64) -> Result<BufferHandle> {
         let Some(gpu) = &self.gpu else {
             return Err(Error::State("the interpreter has no delegate with buffers (wgpu)".into()));
@@ -130,7 +131,8 @@ mod device {
         /// Returns a buffer that can be read, written, and be an input and an output.
         ///
         /// # Errors
-        /// [`Error::InvalidInput`] for a size that is not a multiple of 4, [`Error::Delegate`] if the device has no memory.
+        /// [`Error::InvalidInput`] for a size that is 0, not a multiple of 4, or above the device's limit,
+        /// [`Error::Delegate`] if the device has no memory.
         pub(crate) fn create_buffer(&self, bytes: u64) -> Result<BufferHandle> {
             let (device, _) = self.0.device_and_queue();
             let most = device.limits().max_buffer_size;

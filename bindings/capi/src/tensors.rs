@@ -31,7 +31,7 @@ pub enum dg_type {
     DG_FLOAT16 = 1,
     /// Signed 32-bit integers.
     DG_INT32 = 2,
-    /// Bytes.
+    /// Unsigned bytes.
     DG_UINT8 = 3,
     /// Signed 64-bit integers.
     DG_INT64 = 4,
@@ -49,15 +49,15 @@ pub enum dg_type {
     DG_FLOAT64 = 10,
     /// Two 64-bit floats.
     DG_COMPLEX128 = 11,
-    /// 64-bit integers.
+    /// Unsigned 64-bit integers.
     DG_UINT64 = 12,
     /// A resource, which has no data.
     DG_RESOURCE = 13,
     /// A variant, which has no data.
     DG_VARIANT = 14,
-    /// 32-bit integers.
+    /// Unsigned 32-bit integers.
     DG_UINT32 = 15,
-    /// 16-bit integers.
+    /// Unsigned 16-bit integers.
     DG_UINT16 = 16,
     /// Signed 4-bit integers, two in a byte, the low bits first.
     DG_INT4 = 17,
@@ -65,7 +65,7 @@ pub enum dg_type {
     DG_BFLOAT16 = 18,
     /// Signed 2-bit integers, four in a byte, the low bits first.
     DG_INT2 = 19,
-    /// 4-bit integers, as `DG_INT4`.
+    /// Unsigned 4-bit integers, stored like `DG_INT4`.
     DG_UINT4 = 20,
     /// 8-bit floats with 4 bits of exponent.
     DG_FLOAT8_E4M3FN = 21,
@@ -105,7 +105,7 @@ impl From<TensorType> for dg_type {
     }
 }
 
-/// An input or output.
+/// The description of an input or output.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dg_tensor_info {

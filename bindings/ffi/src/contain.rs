@@ -6,7 +6,7 @@ use std::path::Path;
 
 use delegraph::core::error::{Error, Result};
 
-/// Runs a function of an interface.
+/// Runs `f`, and catches a panic.
 ///
 /// # Errors
 /// The message of a panic.
@@ -32,7 +32,7 @@ pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
 /// A text, if the count is not 0 and the pointer is null or misaligned, or the values exceed the address space.
 ///
 /// # Safety
-/// `values` is null, or valid for reads of `count` values as long as the result is used.
+/// `values` is null, misaligned, or valid for reads of `count` initialized values as long as the result is used.
 pub unsafe fn values<'a, T>(values: *const T, count: usize) -> Result<&'a [T], String> {
     let bytes = count.checked_mul(size_of::<T>()).filter(|&bytes| isize::try_from(bytes).is_ok());
     match bytes {
@@ -50,7 +50,7 @@ pub unsafe fn values<'a, T>(values: *const T, count: usize) -> Result<&'a [T], S
 /// Returns a path: any bytes on Unix, UTF-8 elsewhere.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for bytes that are not UTF-8, where a path is text.
+/// [`Error::InvalidInput`] for bytes that are not UTF-8; never on Unix.
 #[cfg(unix)]
 pub fn path(path: &CStr) -> Result<&Path> {
     use std::os::unix::ffi::OsStrExt;
@@ -60,7 +60,7 @@ pub fn path(path: &CStr) -> Result<&Path> {
 /// Returns a path: any bytes on Unix, UTF-8 elsewhere.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for bytes that are not UTF-8, where a path is text.
+/// [`Error::InvalidInput`] for bytes that are not UTF-8; never on Unix.
 #[cfg(not(unix))]
 pub fn path(path: &CStr) -> Result<&Path> {
     let text = path.to_str().map_err(|_| Error::InvalidInput("the path is not UTF-8".into()))?;

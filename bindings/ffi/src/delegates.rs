@@ -55,8 +55,9 @@ fn of_value(value: &OsStr) -> Result<Choice> {
     })
 }
 
-/// Returns the delegate with this name: `cpu`, `reference`, `wgpu?key=value&key=value`, `plugin:PATH?key=value`,
-/// `litert:PATH?key=value`. In keys and values, `%` and two hexadecimal digits represent a byte.
+/// Returns the delegate with this name: `cpu` (or an empty name), `reference`, `wgpu?key=value&key=value`,
+/// `plugin:PATH?key=value`, `litert:PATH?key=value`. In keys and values, `%` and two hexadecimal digits represent a
+/// byte.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] for other names; the errors of creating the delegate.
@@ -146,7 +147,7 @@ fn opened<L: Clone>(
     Ok(library)
 }
 
-/// Returns a delegate on the GPU. Interpreters share the device.
+/// Returns a delegate on the GPU. A call with the same `text` as the last one shares its device.
 #[cfg(feature = "wgpu")]
 fn gpu(text: &str, options: Vec<(String, String)>) -> Result<Choice> {
     use delegraph::delegate_wgpu::WgpuDelegate;
@@ -169,7 +170,7 @@ fn gpu(_: &str, _: Vec<(String, String)>) -> Result<Choice> {
 /// [`WgpuOptions::NAMED`](delegraph::delegate_wgpu::WgpuOptions::NAMED).
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for other options; those of the GPU.
+/// [`Error::InvalidInput`] for other options; the errors of opening the GPU.
 #[cfg(feature = "wgpu")]
 pub use crate::gpu::open as open_gpu;
 

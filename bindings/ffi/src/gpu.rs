@@ -6,7 +6,7 @@ use delegraph::delegate_wgpu::{WgpuDelegate, WgpuOptions};
 /// Opens the GPU with the options of [`WgpuOptions::NAMED`].
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for other options; those of the GPU.
+/// [`Error::InvalidInput`] for other options; the errors of opening the GPU.
 pub fn open(options: Vec<(String, String)>) -> Result<WgpuDelegate> {
     let options = WgpuOptions::from_pairs(options).map_err(|error| Error::InvalidInput(error.to_string()))?;
     WgpuDelegate::new(options)

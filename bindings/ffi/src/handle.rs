@@ -1,8 +1,9 @@
 //! Handles, which the application holds instead of pointers.
 //!
 //! A handle is a number with the kind of the object, its place in a table and the generation of that place. A deleted
-//! handle, or a handle of another kind, is not found in the table. An object that one thread uses while another deletes
-//! it is valid until the use ends.
+//! handle, or a handle of another kind, is not found in the table; only after the generations of a place have all been
+//! used (2^20, or 2^13 on 32 bits), a deleted handle may be found again. An object that one thread uses while another
+//! deletes it is valid until the use ends.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -73,7 +74,7 @@ impl<T> Table<T> {
         self.slot(&mut slots, handle.addr()).and_then(|(slot, _)| slot.object.clone())
     }
 
-    /// Deletes a handle. Returns its object.
+    /// Deletes a handle. Returns its object; `None` if it was deleted before, or is of another kind.
     pub fn remove<H>(&self, handle: *const H) -> Option<Arc<T>> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let (object, place) = self

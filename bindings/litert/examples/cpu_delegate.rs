@@ -102,7 +102,7 @@ impl SimpleDelegate for CpuDelegate {
     }
 }
 
-/// One node.
+/// A node with its kernel and temporaries.
 struct Step {
     kernel: Box<dyn Kernel>,
     params: Params,
@@ -170,7 +170,7 @@ impl Kernel for CpuKernel {
 
 impl DelegateKernel for CpuKernel {}
 
-/// No other subgraphs.
+/// A host without other subgraphs.
 #[derive(Default)]
 struct Alone(Resources);
 

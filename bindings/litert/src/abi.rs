@@ -88,7 +88,7 @@ pub struct Quantization {
 pub struct Affine {
     /// One scale, or one per channel.
     pub scale: *mut FloatArray,
-    /// The zero points, one per scale.
+    /// The zero points, one per scale, or one for all scales.
     pub zero_point: *mut IntArray,
     /// The dimension of the channels.
     pub quantized_dimension: i32,
@@ -152,17 +152,17 @@ pub struct Tensor {
     pub allocation_type: c_int,
     /// Bytes of the data.
     pub bytes: usize,
-    /// The file's memory.
+    /// The runtime's object for the model file. Unused here.
     pub allocation: *const c_void,
     /// The name.
     pub name: *const c_char,
     /// The delegate whose kernel writes it.
     pub delegate: *mut Delegate,
-    /// Unused here.
+    /// The buffer of the delegate that holds the data, or [`NO_BUFFER`].
     pub buffer_handle: c_int,
-    /// A boolean.
+    /// A boolean: the current data is in the delegate's buffer.
     pub data_is_stale: u8,
-    /// A boolean.
+    /// A boolean: the tensor keeps its value from run to run.
     pub is_variable: u8,
     /// The quantization.
     pub quantization: Quantization,
@@ -176,13 +176,13 @@ pub struct Tensor {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Node {
-    /// Tensors, -1 for an omitted optional one.
+    /// Indices of tensors, -1 for an omitted optional one.
     pub inputs: *mut IntArray,
-    /// Tensors.
+    /// Indices of tensors.
     pub outputs: *mut IntArray,
-    /// Tensors.
+    /// Indices of tensors, -1 for an omitted one.
     pub intermediates: *mut IntArray,
-    /// Tensors.
+    /// Indices of tensors.
     pub temporaries: *mut IntArray,
     /// The result of `init`.
     pub user_data: *mut c_void,
@@ -194,11 +194,12 @@ pub struct Node {
     pub custom_initial_data_size: c_int,
     /// The delegate that runs the node.
     pub delegate: *mut Delegate,
-    /// A boolean.
+    /// A boolean: a run may change more than the outputs.
     pub might_have_side_effect: u8,
 }
 
-/// Makes a kernel.
+/// Creates a kernel. For a partition, the buffer is a [`DelegateParams`], and the length is 0. Returns the kernel's
+/// state.
 pub type Init = unsafe extern "C" fn(*mut Context, *const c_char, usize) -> *mut c_void;
 /// Frees the result of `init`.
 pub type Free = unsafe extern "C" fn(*mut Context, *mut c_void);
@@ -209,17 +210,17 @@ pub type NodeFn = unsafe extern "C" fn(*mut Context, *mut Node) -> Status;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Registration {
-    /// Makes the kernel.
+    /// Creates the kernel.
     pub init: Option<Init>,
-    /// Frees it.
+    /// Frees the kernel.
     pub free: Option<Free>,
-    /// Prepares it.
+    /// Prepares the kernel.
     pub prepare: Option<NodeFn>,
-    /// Runs it.
+    /// Runs the kernel.
     pub invoke: Option<NodeFn>,
     /// Unused here.
     pub profiling_string: *const c_void,
-    /// The op.
+    /// `TfLiteBuiltinOperator`.
     pub builtin_code: i32,
     /// The name of a custom op.
     pub custom_name: *const c_char,
@@ -234,7 +235,7 @@ pub struct Registration {
 pub struct OwnRegistration {
     /// The fields that every runtime reads.
     pub common: Registration,
-    /// Zeros.
+    /// Zeros for fields of newer versions.
     pub later: [*const c_void; 8],
 }
 
@@ -268,7 +269,7 @@ pub struct Context {
     pub resize_tensor: Option<unsafe extern "C" fn(*mut Context, *mut Tensor, *mut IntArray) -> Status>,
     /// Takes a `printf` format and its arguments.
     pub report_error: Option<unsafe extern "C" fn(*mut Context, *const c_char, ...)>,
-    /// Unused here.
+    /// Adds tensors, and stores the index of the first one unless the pointer is null.
     pub add_tensors: Option<unsafe extern "C" fn(*mut Context, c_int, *mut c_int) -> Status>,
     /// A node and its registration.
     pub get_node_and_registration:
@@ -276,13 +277,13 @@ pub struct Context {
     /// Replaces nodes, partition by partition.
     pub replace_node_subsets_with_delegate_kernels:
         Option<unsafe extern "C" fn(*mut Context, OwnRegistration, *const IntArray, *mut Delegate) -> Status>,
-    /// The requested value.
+    /// The requested number of threads, or -1.
     pub recommended_num_threads: c_int,
-    /// Unused here.
+    /// Not called here. For a delegate that Delegraph calls, the function returns null.
     pub get_external_context: *const c_void,
-    /// Unused here.
+    /// Not called here. For a delegate that Delegraph calls, the function has no effect.
     pub set_external_context: *const c_void,
-    /// A boolean.
+    /// A boolean: kernels may compute in half precision.
     pub allow_fp32_relax_to_fp16: u8,
     /// Unused here.
     pub profiler: *mut c_void,
@@ -307,7 +308,7 @@ pub struct WholeContext {
     pub get_tensor: *const c_void,
     /// Null, as in LiteRT.
     pub get_eval_tensor: *const c_void,
-    /// Finds metadata of the model by their name.
+    /// Finds metadata of the model by name: stores the address and the number of bytes.
     pub get_model_metadata:
         Option<unsafe extern "C" fn(*const Context, *const c_char, *mut *const c_char, *mut usize) -> Status>,
     /// The context of another subgraph.

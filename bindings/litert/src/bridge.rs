@@ -38,7 +38,7 @@ impl From<String> for Failure {
     }
 }
 
-/// The runtime's `Prepare`: inspects a subgraph and claims the nodes that the delegate runs.
+/// `TfLiteDelegate::Prepare`: inspects a subgraph and claims the nodes that the delegate runs.
 unsafe extern "C" fn prepare(context: *mut abi::Context, delegate: *mut abi::Delegate) -> Status {
     // SAFETY: the runtime's own context, and the delegate that was passed to it.
     let (runtime, state) = match unsafe { (Runtime::new(context), State::of(delegate)) } {
@@ -150,8 +150,8 @@ fn ask(runtime: &Runtime, state: &State, graph: &Graph) -> Result<(Vec<MadeClaim
     Ok((made, left))
 }
 
-/// The claimed nodes that expand constants of the file for unclaimed nodes. For the claim, their outputs are constants
-/// anyway, and other delegates of the runtime need the origin of weights.
+/// Returns the claimed nodes that expand constants of the file also for unclaimed nodes. They stay with the runtime:
+/// for the claim, their outputs are constants anyway, and other delegates look for the origin of weights.
 fn shared_weights(graph: &Graph, claimed: &[NodeId]) -> Vec<NodeId> {
     let view = graph.view();
     let mut expanding: Vec<NodeId> = Vec::new();
@@ -205,8 +205,9 @@ fn make(runtime: &Runtime, graph: &Graph, mut claim: Claim<'_>) -> Result<MadeCl
     Ok(MadeClaim { nodes: claim.nodes, partitions })
 }
 
-/// Returns the body of `tflite_plugin_create_delegate`; [`export_litert_delegate!`](crate::export_litert_delegate)
-/// calls it.
+/// The body of `tflite_plugin_create_delegate`; [`export_litert_delegate!`](crate::export_litert_delegate) calls it.
+///
+/// Returns the delegate, which [`destroy`] frees. On failure, passes the reason to `report` and returns null.
 ///
 /// # Safety
 /// `keys` and `values` are null or lists of `count` texts that end with a zero byte.
@@ -259,7 +260,7 @@ where
 }
 
 /// # Safety
-/// As of [`create`].
+/// As for [`create`].
 unsafe fn read_options(
     keys: *const *const c_char,
     values: *const *const c_char,

@@ -12,7 +12,7 @@ use crate::no_host::NoHost;
 
 static KERNELS: LazyLock<BuiltinOpResolver> = LazyLock::new(BuiltinOpResolver::new);
 
-/// The largest tensor that is folded, in bytes.
+/// Maximum number of bytes of an output, and of all temporaries, of a folded node.
 const MAX_BYTES: usize = 1 << 30;
 
 /// Computes the outputs of a builtin node of known shapes, if they depend on constants and shapes only. Returns true if

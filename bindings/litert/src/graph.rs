@@ -124,7 +124,7 @@ impl Graph {
         &self.plan
     }
 
-    /// The reasons why nodes are not offered to the delegate.
+    /// Returns the reason why a node is withheld from the delegate, if it is.
     pub(crate) fn withheld(&self, node: NodeId) -> Option<&str> {
         self.withheld.get(node.0)?.as_deref()
     }
@@ -241,7 +241,7 @@ impl Graph {
     }
 }
 
-/// Tensors that are read and not written by any node: inputs and constants.
+/// Tensors that are read and not written by any node: inputs and constants, without variables.
 fn sources(nodes: &[Node], tensors: &[Tensor]) -> Vec<TensorId> {
     let mut source: Vec<bool> = tensors.iter().map(|t| !t.is_variable()).collect();
     let mark = |id: &TensorId, slot: &mut Vec<bool>| {
@@ -281,7 +281,7 @@ impl Reader {
         }
         // SAFETY: the runtime's text.
         let name = unsafe { raw::text(raw.name) };
-        // A tensor that cannot be described (temporaries of no type yet) is unknown, as are the nodes that use it.
+        // A tensor that cannot be described (a temporary without a type) is unknown, as are the nodes that use it.
         // SAFETY: the runtime's list.
         let shape = unsafe { raw::ints(raw.dims, "its shape") }.and_then(shape_of);
         let (shape, mut known) = match shape {
@@ -308,7 +308,7 @@ impl Reader {
             described.set_sparsity(None);
         }
         let mut tensor = RuntimeTensor::new(&described);
-        // Other tensors that the runtime declares constant are computed from shapes, and change with them.
+        // Constants in the file. The runtime computes its other constants from shapes, and they change with these.
         if typed && known && raw.allocation_type == allocation::MMAP_RO && !has_no_size(ty) {
             match stored_bytes(&described).filter(|&needed| needed <= raw.bytes) {
                 Some(needed) if !raw.data.is_null() || needed == 0 => point_at(&mut tensor, raw, needed)?,
@@ -409,7 +409,7 @@ impl Reader {
     }
 }
 
-/// Types with values that only the runtime interprets.
+/// Returns true for the types whose values only the runtime interprets.
 fn has_no_size(ty: TensorType) -> bool {
     matches!(ty, TensorType::String | TensorType::Resource | TensorType::Variant)
 }
@@ -427,7 +427,7 @@ fn stored_bytes(tensor: &Tensor) -> Option<usize> {
     tensor.ty().byte_size(elements?)
 }
 
-/// Reads a constant in the runtime's memory: without a copy if it is in the model file and aligned.
+/// Sets a tensor to a constant in the model file: without a copy if the constant is aligned.
 fn point_at(tensor: &mut RuntimeTensor, raw: &abi::Tensor, len: usize) -> Result<()> {
     // SAFETY: the runtime guarantees this number of bytes, which are the file's and never change.
     let bytes = unsafe { raw::bytes(raw.data, len, "its data") }?;

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 
 use crate::raw::Result;
 
-/// The tested runtimes.
+/// The tested runtimes: the name of each Python package, and its versions.
 pub const KNOWN_HOSTS: &[(&str, &[&str])] = &[
     ("ai-edge-litert", &["1.0.1", "1.1.2", "1.2.0", "1.3.0", "1.4.0", "2.0.3", "2.1.6", "2.2.0", "2.3.0"]),
     ("tflite-runtime", &["2.14.0"]),
@@ -18,7 +18,7 @@ pub const KNOWN_HOSTS: &[(&str, &[&str])] = &[
 /// A runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// The name of the installed file.
+    /// The name of the Python package, in the form of [`KNOWN_HOSTS`].
     name: String,
     version: String,
 }

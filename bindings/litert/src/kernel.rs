@@ -45,7 +45,7 @@ impl State {
         })
     }
 
-    /// Returns the kernel of this partition.
+    /// Removes the kernel of this partition from `ready` and returns it.
     pub(crate) fn take(&self, partition: &Partition) -> Option<Box<Kernel>> {
         let mut ready = lock(&self.ready);
         let found = ready.iter().position(|kernel| kernel.partition == *partition)?;
@@ -87,7 +87,7 @@ impl Kernel {
         Kernel { partition, state, graph, claimed, made }
     }
 
-    /// The runtime prepares the node. Creates the kernel again if shapes changed.
+    /// Prepares the node for the runtime: creates the kernel again if shapes changed, and resizes the outputs.
     fn prepare(&mut self, runtime: &Runtime) -> Result<()> {
         if self.made.changed(runtime)? {
             self.made = self.remake(runtime)?;
@@ -211,11 +211,11 @@ unsafe fn with_kernel(
 }
 
 unsafe extern "C" fn prepare(context: *mut abi::Context, node: *mut abi::Node) -> Status {
-    // SAFETY: called by the runtime.
+    // SAFETY: the runtime calls with its context and a node with `registration`.
     unsafe { with_kernel(context, node, Kernel::prepare) }
 }
 
 unsafe extern "C" fn invoke(context: *mut abi::Context, node: *mut abi::Node) -> Status {
-    // SAFETY: called by the runtime.
+    // SAFETY: the runtime calls with its context and a node with `registration`.
     unsafe { with_kernel(context, node, |kernel, runtime| kernel.made.invoke(runtime)) }
 }

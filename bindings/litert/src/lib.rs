@@ -84,7 +84,8 @@ macro_rules! export_litert_delegate {
         /// Destroys a delegate; null is allowed.
         ///
         /// # Safety
-        /// The delegate was made by `tflite_plugin_create_delegate`, and no interpreter uses it.
+        /// `delegate` is null, or was made by `tflite_plugin_create_delegate` and is not destroyed yet, and no
+        /// interpreter uses it.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn tflite_plugin_destroy_delegate(delegate: *mut $crate::abi::Delegate) {
             // SAFETY: guaranteed by the caller.

@@ -123,7 +123,7 @@ impl Made {
         Ok(false)
     }
 
-    /// Resizes the runtime's output tensors.
+    /// Resizes the runtime's output tensors that have another shape or, if they are dynamic, lack memory.
     pub(crate) fn fit_outputs(&self, runtime: &Runtime) -> Result<()> {
         let outputs =
             self.outputs.iter().filter_map(|id| Some((self.ids.get(id.0)?, &self.tensors.get(id.0)?.shape)));
@@ -187,7 +187,7 @@ impl Made {
             // temporaries.
             let mut cx =
                 unsafe { InvokeContext::new(inputs, outputs, tensors, temporaries, &Serial, &mut host) };
-            // All data is in the runtime's memory.
+            // No tensor is in a buffer of the device.
             kernel.invoke_with(&mut cx, &mut Buffers::new(&[], &[], &mut [])).map_err(|e| e.chain())
         })?;
         for (i, target) in copies {

@@ -23,10 +23,10 @@ impl CList {
         Ok(CList(memory.into_inner().cast()))
     }
 
-    /// Takes ownership of a list of the other side. A null pointer is an error.
+    /// Takes ownership of a list of the delegate. A null pointer is an error.
     ///
     /// # Safety
-    /// `list` is null, or a list in the C library's memory that no one else frees.
+    /// `list` is null, or an owned list in the C library's memory.
     #[cfg(feature = "external")]
     pub(crate) unsafe fn adopt(list: *mut abi::IntArray, what: &str) -> Result<Self> {
         crate::raw::checked(list.cast_const(), what)?;
@@ -63,7 +63,7 @@ impl Drop for CList {
 /// Bytes in the C library's memory.
 pub(crate) struct CMemory(NonNull<u8>);
 
-// SAFETY: as of `CList`.
+// SAFETY: as for `CList`.
 unsafe impl Send for CMemory {}
 
 impl CMemory {

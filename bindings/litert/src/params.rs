@@ -22,18 +22,18 @@ pub(crate) struct Reach {
 type Release = (u32, u32);
 
 impl Reach {
-    /// The structures of every runtime that loads delegates have the params of these releases.
+    /// The structures of every runtime that loads delegates have the params of this release.
     const EVERY_RUNTIME: Release = (2, 5);
     /// The oldest of the tested runtimes that are built from LiteRT's sources is as new as this.
     const TESTED_LITERT: Release = (2, 18);
 
-    /// Creates a node of this version in any runtime. Since the runtime accepted the node, it knows the version's
-    /// params.
+    /// The extent for a node of this version in any runtime. Since the runtime accepted the node, it knows the
+    /// version's params.
     pub(crate) fn of_node(version: u32) -> Self {
         Reach { version, release: Self::EVERY_RUNTIME }
     }
 
-    /// Creates a node of this version in a tested runtime that is built from LiteRT's sources.
+    /// The extent for a node of this version in a tested runtime that is built from LiteRT's sources.
     pub(crate) fn in_litert(version: u32) -> Self {
         Reach { version, release: Self::TESTED_LITERT }
     }
@@ -160,7 +160,7 @@ struct Member {
 
 #[cfg(all(unix, feature = "external"))]
 impl Member {
-    /// Returns the offset behind the member.
+    /// Returns the offset after the member.
     fn end(&self) -> usize {
         let last = self.ty.members().last().map_or(0, |(size, _)| *size);
         self.at[1] + last
@@ -280,13 +280,14 @@ pub struct Structure {
 
 #[cfg(all(unix, feature = "external"))]
 impl Structure {
-    /// Zeros after the known members, for a reader with members of later versions.
+    /// Number of zero bytes after the known members, for a reader with members of later versions.
     const LATER_BYTES: usize = 256;
 
     /// Writes the params of a node of the builtin op `op`. `None` for an op without params.
     ///
     /// # Errors
-    /// If the C interface has no structure for the op, or a value does not fit the structure.
+    /// If the C interface has no structure for the op, `params` are not those of the op, or a value does not fit the
+    /// structure.
     pub fn write(op: BuiltinOp, params: &Params) -> Result<Option<Self>> {
         let def = definition(op).ok_or("the op is unknown")?;
         if def.codec.fields.is_empty() {
@@ -376,7 +377,7 @@ impl Structure {
         items.enumerate().try_for_each(|(i, item)| self.put(at + i * N, &item))
     }
 
-    /// Stores a pointer.
+    /// Stores a pointer, which the structure must keep valid.
     fn expose(&mut self, at: usize, pointer: *const u8) {
         debug_assert!(at + size_of::<*const u8>() <= size_of_val(&*self.words));
         // SAFETY: `layout` placed a pointer here, within the words.

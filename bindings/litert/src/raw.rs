@@ -9,10 +9,10 @@ use crate::abi;
 /// The maximum length of a list of the runtime. A longer one is invalid.
 const LONGEST: usize = 1 << 24;
 
-/// The message about an invalid value of the runtime.
+/// A result whose error is a message, for example about an invalid value of the runtime.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
-/// Returns a pointer that may be followed, if it is not null and aligned as its type needs.
+/// Returns the pointer, if it is not null and aligned for its type.
 pub(crate) fn checked<T>(pointer: *const T, what: &str) -> Result<*const T> {
     if pointer.is_null() {
         return Err(format!("{what} is null"));
@@ -39,7 +39,7 @@ pub(crate) unsafe fn ints<'a>(list: *const abi::IntArray, what: &str) -> Result<
 /// Returns the floats of a list. A null pointer is an error.
 ///
 /// # Safety
-/// As of [`ints`].
+/// As for [`ints`].
 pub(crate) unsafe fn floats<'a>(list: *const abi::FloatArray, what: &str) -> Result<&'a [f32]> {
     let list = checked(list, what)?;
     // SAFETY: not null and aligned; it is a list (guaranteed by the caller).

@@ -27,7 +27,7 @@ fn create(options_given: &[(&str, &str)]) -> Option<Result<ExternalDelegate, Plu
     Some(library.delegate(&options(options_given)))
 }
 
-/// `((x + c) + (x + c)) * x`, with an ADD for which the delegate has no kernel behind it.
+/// `((x + c) + (x + c)) * x + one`. The delegate does not claim the last ADD, which broadcasts.
 fn model() -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2, 3]);
@@ -239,7 +239,7 @@ fn a_library_that_creates_no_delegate_is_an_error() {
     }
     let Some(library) = library() else { return };
     let open = |path: &Path| {
-        // SAFETY: the file is not a library that is loaded.
+        // SAFETY: the file is not a library that the system loads, or a library without code that runs on loading.
         let opened = unsafe { ExternalLibrary::open(path) };
         Error::external(opened.expect_err("an error")).chain()
     };

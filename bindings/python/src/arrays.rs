@@ -160,8 +160,8 @@ unsafe fn new_array<'py>(
     let rank = c_int::try_from(rank).ok().filter(|_| rank <= sizes.len());
     let rank =
         rank.ok_or_else(|| PyValueError::new_err("the tensor has more dimensions than an array can have"))?;
-    // SAFETY: `sizes` has at least `rank` dimensions; the descriptor is a new reference, which the call takes; strides are
-    // those of a contiguous array. The caller guarantees the condition on `data`. The result is a new reference or
+    // SAFETY: `sizes` has at least `rank` dimensions; the descriptor is a new reference, which the call takes; strides
+    // are those of a contiguous array. The caller guarantees the condition on `data`. The result is a new reference or
     // null, with an exception set.
     unsafe {
         let ty = get_type_object(py, NpyTypes::PyArray_Type);
@@ -211,7 +211,7 @@ pub(crate) unsafe fn view<'py>(
     if set < 0 { Err(PyErr::fetch(py)) } else { Ok(array) }
 }
 
-/// An array of the caller.
+/// An array that Python code passed.
 pub(crate) struct Array<'py>(Bound<'py, PyAny>);
 
 impl<'py> Array<'py> {
@@ -306,8 +306,8 @@ impl<'py> Array<'py> {
         let data = fields(&array).data;
         let bytes = match len {
             0 => &[][..],
-            // SAFETY: the array is contiguous, in native byte order and of the type whose size is `size`, and lives until
-            // the end of this function, in which no Python code runs that could write to it.
+            // SAFETY: the array is contiguous, in native byte order and of the type whose size is `size`, and lives
+            // until the end of this function, in which no Python code runs that could write to it.
             _ => unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) },
         };
         let _ = py;
@@ -339,7 +339,8 @@ impl<'py> Array<'py> {
         Ok(strings)
     }
 
-    /// Returns the array with elements of type `ty`, if NumPy converts them without loss of kind.
+    /// Returns the array with elements of type `ty`. NumPy converts them with the rule `same_kind`, and raises
+    /// `TypeError` for other conversions.
     pub(crate) fn cast(self, ty: TensorType) -> PyResult<Self> {
         if ty == TensorType::String || self.fits(ty) {
             return Ok(self);
@@ -354,8 +355,8 @@ impl<'py> Array<'py> {
 fn from_any<'py>(value: &Bound<'py, PyAny>, number: Option<NPY_TYPES>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
     let flags = NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED;
-    // SAFETY: `value` is a valid object; the descriptor is null or a new reference, which the call takes; the result is a
-    // new reference, or null with an exception set.
+    // SAFETY: `value` is a valid object; the descriptor is null or a new reference, which the call takes; the result is
+    // a new reference, or null with an exception set.
     unsafe {
         let descr = match number {
             Some(number) => PY_ARRAY_API.PyArray_DescrFromType(py, number as c_int),

@@ -24,7 +24,7 @@ use crate::error::of_python;
 use crate::ops::{as_results, input, options, write_output};
 use crate::report::op_name;
 
-/// A delegate with which any number of interpreters are created.
+/// A delegate for any number of interpreters.
 #[pyclass(frozen, module = "delegraph._native")]
 pub(crate) struct Delegate {
     source: Source,
@@ -259,8 +259,8 @@ impl Kernel for PythonPartition {
 
 impl DelegateKernel for PythonPartition {}
 
-/// Returns a node as a dictionary: `index`, `op`, `version`, `inputs`, `outputs` (of tensors), `params`, and the `options` of
-/// a custom op.
+/// Returns a node as a dictionary: `index`, `op`, `version`, `inputs`, `outputs` (of tensors), `params`, and the
+/// `options` of a custom op.
 fn describe<'py>(py: Python<'py>, node: &NodeView<'_>) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("index", node.id().0)?;

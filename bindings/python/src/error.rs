@@ -4,9 +4,9 @@ use delegraph::Error;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-/// Returns an error of Delegraph as the exception that LiteRT raises instead: `ValueError` for invalid models and
-/// arguments, `RuntimeError` for failures of preparing and running. An exception of a Python kernel or delegate is its
-/// cause.
+/// Returns an error of Delegraph as the exception that LiteRT raises instead: `ValueError` for invalid files and
+/// arguments, `MemoryError` if memory is exhausted, `RuntimeError` for all other errors. An exception of a Python
+/// kernel or delegate is its cause.
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let text = text(error);
     let exception = match error {

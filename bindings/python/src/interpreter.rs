@@ -20,7 +20,7 @@ use crate::{details, fork, report};
 
 /// The base of `delegraph.Interpreter`.
 ///
-/// Every call locks the state without waiting: a call during a call of another thread is an exception. Long calls
+/// Every call locks the state without waiting: a call during a call of another thread raises an exception. Long calls
 /// release the GIL.
 #[pyclass(frozen, subclass, weakref, dict, module = "delegraph._native")]
 pub(crate) struct Interpreter {
@@ -144,8 +144,8 @@ impl Interpreter {
     /// Runs the model. Releases the GIL.
     ///
     /// Raises:
-    ///   RuntimeError: before `allocate_tensors`; if a kernel or delegate fails; if arrays of `tensor(i)()` are alive; if
-    ///     another thread is in a call of this interpreter.
+    ///   RuntimeError: before `allocate_tensors`; if a kernel or delegate fails; if arrays of `tensor(i)()` are alive;
+    ///     if another thread is in a call of this interpreter.
     fn invoke(&self, py: Python<'_>) -> PyResult<()> {
         self._ensure_safe()?;
         let result = py.detach(|| {
@@ -255,9 +255,9 @@ impl Interpreter {
         this.views.fetch_add(1, Ordering::Relaxed);
         let view = View { _interpreter: slf.clone().unbind(), views: this.views.clone() };
         let base = Bound::new(py, view)?.into_any();
-        // SAFETY: the base holds the interpreter. While it is alive, `_ensure_safe` refuses every call that plans memory
-        // again, replaces the interpreter or runs it, so that the memory stays where it is and only calls that hold the
-        // GIL write to it. Constants are not writable.
+        // SAFETY: the base holds the interpreter. While it is alive, `_ensure_safe` refuses every call that plans
+        // memory again, replaces the interpreter or runs it, so that the memory stays where it is and only calls that
+        // hold the GIL write to it. Constants are not writable.
         unsafe { arrays::view(py, ty, shape.dims(), data, writable, base) }
     }
 
@@ -310,7 +310,7 @@ impl Interpreter {
         Ok(self.lock()?.get()?.model.subgraphs().len())
     }
 
-    /// The number of arrays on the interpreter's memory is zero.
+    /// Returns whether no arrays on the interpreter's memory are alive.
     fn _safe_to_run(&self) -> bool {
         self.views.load(Ordering::Relaxed) == 0
     }
@@ -414,7 +414,11 @@ impl Interpreter {
         result
     }
 
-    /// Returns the runner of every node, and the reasons of delegates that rejected it.
+    /// Prepares the model if necessary, and returns the report: `delegates`, `nodes` with runners and rejections,
+    /// `partitions`, `composites`, `failures`; and the memory in bytes: `arena_bytes`, `weights_bytes`, `device_bytes`.
+    ///
+    /// Raises:
+    ///   RuntimeError, MemoryError: if the model cannot be prepared.
     fn _report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let result = py.detach(|| {
             let mut state = self.lock()?;
@@ -537,15 +541,15 @@ impl Locked<'_> {
     }
 }
 
-/// The bytes of a Python object, which nothing changes.
+/// The bytes of a Python `bytes` object, which are immutable.
 struct PythonBytes {
     _owner: Py<PyBytes>,
     data: *const u8,
     len: usize,
 }
 
-// SAFETY: the bytes of a `bytes` object never change, so that any thread may read them; the reference to the object may be
-// dropped on any thread.
+// SAFETY: the bytes of a `bytes` object never change, so that any thread may read them; the reference to the object may
+// be dropped on any thread.
 unsafe impl Send for PythonBytes {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for PythonBytes {}
@@ -559,7 +563,8 @@ impl PythonBytes {
 
 impl AsRef<[u8]> for PythonBytes {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `_owner` keeps the object with these bytes.
+        // SAFETY: `new` took pointer and length from the object, which `_owner` keeps alive, and whose bytes never
+        // move.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
 }
@@ -656,8 +661,8 @@ fn write(state: &mut State, subgraph: usize, id: TensorId, array: &Array<'_>) ->
     }
     if ty == TensorType::String {
         let Some(input) = input.filter(|_| allocated) else { return Err(no_data()) };
-        // A string tensor takes the shape of the array, unlike in LiteRT, which leaves it with a wrong number of
-        // strings.
+        // The array must have the shape of the tensor. LiteRT accepts other shapes, and leaves the tensor with a wrong
+        // number of strings.
         check_dims(array, &tensor.shape, id)?;
         return array.with_bytes(ty, |bytes| interpreter.set_input_bytes(input, bytes));
     }

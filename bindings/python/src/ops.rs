@@ -1,8 +1,8 @@
 //! Kernels written in Python.
 //!
-//! A class is the kernel of a custom op. It is created per node with the node's options; `prepare` returns the shapes of the
-//! outputs for those of the inputs, and `invoke` computes arrays from arrays. Arrays are copies of the tensors, so that
-//! Python code cannot keep memory of the interpreter.
+//! A class is the kernel of a custom op. An instance is created per node with the node's options; `prepare` returns the
+//! shapes of the outputs for those of the inputs, and `invoke` computes arrays from arrays. Arrays are copies of the
+//! tensors, so that Python code cannot keep memory of the interpreter.
 
 use delegraph::core::flex::{Map, Value};
 use delegraph::core::kernel::{InitContext, InvokeContext, Kernel, PrepareContext, RuntimeTensor};
@@ -20,7 +20,7 @@ pub(crate) fn register(resolver: &mut MutableOpResolver, name: &str, kernel: &Py
     let init = move |cx: &InitContext<'_>| {
         Python::attach(|py| PythonKernel::new(py, kernel.bind(py), cx)).map_err(of_python)
     };
-    // Python code may print, count or change files: it is never run while preparing.
+    // The method `invoke` may print, count or change files. Nodes with side effects are not computed while preparing.
     resolver.add_custom(name, Registration::new(init).with_side_effects(), 0..=u32::MAX);
 }
 
@@ -52,7 +52,8 @@ pub(crate) fn options<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py,
     }
 }
 
-/// Limits on the depth of nested maps and lists, and on the values of each: a damaged map may contain itself.
+/// Limits on the depth of nested maps and lists, and on the values of each: a damaged map may contain itself. Further
+/// values are left out.
 const MAX_DEPTH: usize = 4;
 const MAX_VALUES: usize = 256;
 
@@ -129,7 +130,8 @@ impl Kernel for PythonKernel {
 }
 
 impl PythonKernel {
-    /// Calls `prepare` with the shapes and types of the inputs. `None` is a shape that depends on data.
+    /// Calls `prepare` with the shapes of the inputs, `None` for an absent one. Returns the shapes of the outputs,
+    /// `None` if a shape depends on data.
     fn shapes(
         &self,
         py: Python<'_>,
@@ -144,7 +146,7 @@ impl PythonKernel {
             }
         }
         let result = self.object.bind(py).call_method1("prepare", (shapes,))?;
-        // A single output may be given as its shape alone.
+        // For a single output, `prepare` may return the shape without a list.
         if outputs.len() == 1
             && let Ok(shape) = result.extract::<Vec<usize>>()
         {

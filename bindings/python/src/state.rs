@@ -52,7 +52,7 @@ impl Options {
         builder.build()
     }
 
-    /// Returns whether threads belong to the interpreter, which do not survive a fork.
+    /// Returns whether the interpreter has threads or delegates, which do not survive a fork.
     pub(crate) fn has_threads(&self) -> bool {
         self.threads > 1 || !self.delegates.is_empty()
     }
@@ -152,7 +152,7 @@ impl State {
     /// Changes the shape of an input of the selected subgraph. Returns whether it differs.
     ///
     /// # Errors
-    /// The errors of [`Interpreter::resize_input_to_any`]; a shape with more elements than fit memory.
+    /// If custom ops have no kernels; the errors of [`Interpreter::resize_input_to_any`].
     pub(crate) fn resize(&mut self, input: usize, shape: &[usize]) -> Result<bool> {
         let interpreter = self.interpreter()?;
         if interpreter.input_tensor(input)?.shape.dims() == shape {
@@ -211,7 +211,8 @@ impl State {
     /// prepared again with the tensor as an output, and run with the same inputs.
     ///
     /// # Errors
-    /// [`Error::State`] if the same inputs would result in other values, or there was no invocation.
+    /// [`Error::State`] if the same inputs would result in other values, or there was no invocation; the errors of
+    /// building and running the interpreter.
     pub(crate) fn keep(&mut self, id: TensorId) -> Result<()> {
         let reason = if !self.invoked {
             Some("`invoke` has not run")

@@ -26,7 +26,7 @@ pub struct GpuOpening {
 #[wasm_bindgen]
 impl GpuOpening {
     /// Begins to open a device: the object `navigator.gpu` is read here and not later. `power` is `low-power`,
-    /// `high-performance` or empty.
+    /// `high-performance` or empty. With `fallback`, only a software adapter is accepted.
     #[wasm_bindgen(constructor)]
     pub fn new(power: &str, fallback: bool) -> GpuOpening {
         let descriptor = wgpu::InstanceDescriptor {
@@ -100,14 +100,15 @@ impl Gpu {
         self.delegate.loss_reason()
     }
 
-    /// Returns the number of shaders compiled so far.
+    /// Returns the number of pipelines compiled so far.
     #[wasm_bindgen(js_name = compiledPipelines)]
     pub fn compiled_pipelines(&self) -> usize {
         self.delegate.compiled_pipelines()
     }
 
-    /// Loads a model whose nodes run on the device where it supports them. Nodes in `excluded` run on the CPU. With `keep`,
-    /// outputs stay on the device. [`NativeModel::prepare`] prepares it, after inputs may have been resized.
+    /// Loads a model whose nodes run on the device where it supports them. Nodes in `excluded` run on the CPU. With
+    /// `keep`, outputs stay on the device; with `profile`, [`NativeModel::profile`] returns the steps of a run.
+    /// [`NativeModel::prepare`] prepares the model, after inputs may have been resized.
     ///
     /// # Errors
     /// The errors of loading.
@@ -168,7 +169,8 @@ impl NativeModel {
     /// fractions of its size; `range` has the factors, followed by the summands of the components.
     ///
     /// # Errors
-    /// For other textures and shapes; during a run.
+    /// If the model is not on a device, or the input is not `[1, height, width, channels]`; for other formats of
+    /// textures; the errors of the device; during a run.
     #[wasm_bindgen(js_name = setTexture)]
     pub fn set_texture(
         &mut self,
@@ -238,7 +240,7 @@ impl NativeModel {
     /// Returns the `GPUBuffer` from which the next run reads input `i`; the page copies data to it.
     ///
     /// # Errors
-    /// If the device is out of memory; during a run.
+    /// If the model is not on a device, or there is no such input; the errors of the device; during a run.
     #[wasm_bindgen(js_name = inputBuffer)]
     pub fn input_buffer(&mut self, i: usize) -> Result<JsValue, JsValue> {
         let delegate = self.gpu_mut().delegate.clone().ok_or_else(no_device)?;
@@ -264,7 +266,7 @@ impl NativeModel {
     /// Reads input `i` from the CPU's memory again.
     ///
     /// # Errors
-    /// During a run.
+    /// If there is no such input; the errors of preparing; during a run.
     #[wasm_bindgen(js_name = clearBuffer)]
     pub fn clear_buffer(&mut self, i: usize) -> Result<(), JsValue> {
         self.bind(i, None)

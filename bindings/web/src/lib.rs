@@ -25,7 +25,7 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Called when the module is instantiated.
+/// Installs the panic hook that keeps the message for [`panic_message`]. Called when the module is instantiated.
 #[wasm_bindgen(start)]
 pub fn start() {
     std::panic::set_hook(Box::new(|info| {

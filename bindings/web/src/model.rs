@@ -38,7 +38,8 @@ pub struct NativeModel {
 
 #[wasm_bindgen]
 impl NativeModel {
-    /// Loads a model for the CPU. [`NativeModel::prepare`] prepares it, after inputs may have been resized.
+    /// Loads a model for the CPU. [`NativeModel::prepare`] prepares it, after inputs may have been resized. With
+    /// `profile`, [`NativeModel::profile`] returns the steps of a run.
     ///
     /// # Errors
     /// The errors of loading.
@@ -74,7 +75,7 @@ impl NativeModel {
         Ok(())
     }
 
-    /// Prepares for another shape of input `i`.
+    /// Sets another shape for input `i`. [`NativeModel::prepare`], or the next run, prepares the model for it.
     ///
     /// # Errors
     /// The errors of the interpreter; during a run.
@@ -94,7 +95,7 @@ impl NativeModel {
     /// Copies the bytes of input `i` into the model.
     ///
     /// # Errors
-    /// If their number differs from the input's size; during a run.
+    /// If there is no such input, or the number of bytes differs from its size; the errors of preparing; during a run.
     #[wasm_bindgen(js_name = setInput)]
     pub fn set_input(&mut self, i: usize, bytes: &Uint8Array) -> Result<(), JsValue> {
         let target = self.idle_mut()?.input_bytes_mut(i).map_err(|e| thrown(&e))?;
@@ -110,7 +111,7 @@ impl NativeModel {
     /// Sets the strings of input `i`.
     ///
     /// # Errors
-    /// If the input has elements of another type, or another number of them; during a run.
+    /// If the input has elements of another type, or another number of them; the errors of preparing; during a run.
     #[wasm_bindgen(js_name = setStrings)]
     pub fn set_strings(&mut self, i: usize, strings: Vec<String>) -> Result<(), JsValue> {
         self.idle_mut()?.set_input_strings(i, &strings).map_err(|e| thrown(&e))
@@ -180,7 +181,7 @@ impl NativeModel {
     /// end, returns the failures of delegates that were replaced by the CPU.
     ///
     /// # Errors
-    /// The errors of the interpreter.
+    /// If no run has begun; the errors of the interpreter, with which the run ends.
     pub fn poll(&mut self, wake: Function) -> Result<Option<Array>, JsValue> {
         let run = self.run.as_mut().ok_or_else(|| state("no run has begun"))?;
         let Poll::Ready((interpreter, result)) = run.as_mut().poll(&mut Context::from_waker(&waker(wake)))
@@ -211,7 +212,8 @@ impl NativeModel {
         interpreter.prepare().map_err(|e| thrown(&e))
     }
 
-    /// Returns the runner of each node and the reasons, as JSON.
+    /// Returns the report on the selected subgraph as JSON: nodes with runners and rejections, partitions, failures of
+    /// delegates, and advice.
     ///
     /// # Errors
     /// During a run.
@@ -262,12 +264,16 @@ impl NativeModel {
         self.subgraph
     }
 
+    /// Returns the interpreter.
+    ///
     /// # Errors
     /// During a run.
     pub(crate) fn idle(&self) -> Result<&Interpreter, JsValue> {
         self.interpreter.as_deref().ok_or_else(running)
     }
 
+    /// Returns the interpreter, mutable.
+    ///
     /// # Errors
     /// During a run.
     pub(crate) fn idle_mut(&mut self) -> Result<&mut Interpreter, JsValue> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::describe::tensor_name;
 
-/// The runner of every node of the selected subgraph.
+/// The report on the selected subgraph, with advice and the memory of its arena.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Summary {

@@ -73,7 +73,7 @@ pub(crate) fn summary(kit: &Kit) -> String {
     text
 }
 
-/// Parts that were ended early, failed or did not run, and kernels that the roofline left out.
+/// Writes the parts that were ended early, failed or did not run, and the kernels that the roofline left out.
 fn not_complete(page: &mut String, kit: &Kit) {
     let bad: Vec<&Part> = kit.parts.iter().filter(|part| part.ended != Ended::Code(0)).collect();
     if bad.is_empty() && kit.roofline.left_out.is_empty() {
@@ -222,7 +222,7 @@ fn row(page: &mut String, tag: &str, cells: &[&str], numbers: &[usize]) {
     page.push_str("</tr>\n");
 }
 
-/// Text of programs and drivers as HTML.
+/// Returns text of programs and drivers as HTML.
 fn escape(text: &str) -> String {
     let text = printable_lines(text);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

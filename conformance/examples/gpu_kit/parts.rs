@@ -373,7 +373,7 @@ fn host() -> Host {
     }
 }
 
-/// The last `most` bytes of a text, or fewer.
+/// Returns the last `most` bytes of a text, or fewer.
 fn tail(text: &str, most: usize) -> &str {
     let mut from = text.len().saturating_sub(most);
     while !text.is_char_boundary(from) {

@@ -78,7 +78,7 @@ fn end(child: &mut Child) {
         // so the number still identifies that group.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
-    // Already ended, or not on Linux.
+    // On systems other than Linux, only this ends the program. An error means that it has ended already.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -55,7 +55,7 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     for &(op, types) in table {
         for &ty in types {
             for (i, &(a, b)) in SHAPES.iter().enumerate() {
-                // Requires equal ranks; the output has the shape of the first input.
+                // ATAN2 requires equal ranks; its output has the shape of the first input.
                 if op == Op::ATAN2 && a != b {
                     continue;
                 }

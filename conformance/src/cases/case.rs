@@ -433,8 +433,9 @@ impl Case {
         builder.build().is_ok()
     }
 
-    /// Returns whether a delegate claims a node of the op that is not computed while preparing: either in the case as
-    /// it is, or with all operands except the data constant, as indices and paddings mostly are in real models.
+    /// Returns whether a delegate claims a node of the op that is not computed while preparing: in the case as it is,
+    /// with all operands except the data constant (as indices and paddings mostly are in real models), or with only the
+    /// data constant.
     pub fn is_claimed(&self, delegate: impl Fn() -> Box<dyn Delegate>) -> bool {
         self.is_claimed_under(Policy::Report, delegate)
     }
@@ -496,8 +497,8 @@ impl Case {
         nodes.filter(|n| *n.op() == Op::Builtin(self.op)).map(|n| n.version()).collect()
     }
 
-    /// Returns the case with another data type in all operands that have it, and unchanged output shapes. `None` for
-    /// cases with a model of their own, and if the data type is already `ty`.
+    /// Returns the case with `ty` in all operands that have the data type, and unchanged output shapes. `None` for
+    /// cases with a model of their own, if the data type is already `ty`, and if the outputs cannot be inferred.
     pub(super) fn retyped(&self, ty: TensorType) -> Option<Self> {
         let whole = self.model.is_some() || self.made.is_some();
         let from = self.data_type().filter(|from| *from != ty && !whole)?;
@@ -587,7 +588,7 @@ impl fmt::Debug for Fingerprinted<'_> {
     }
 }
 
-/// The params that differ from their defaults, by name, so that new params of later versions do not change the
+/// Returns the params that differ from their defaults, by name, so that new params of later versions do not change the
 /// fingerprints of existing cases.
 fn given(node: &Node) -> Vec<(&'static str, ParamValue<'_>)> {
     let Some(codec) = node.op().builtin().and_then(definition).map(|def| &def.codec) else {

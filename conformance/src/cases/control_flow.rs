@@ -12,7 +12,7 @@ use super::prelude::*;
 
 const NONE: Activation = Activation::None;
 
-/// `x + x` or `x · x`.
+/// Returns a subgraph that computes `x + x` or `x · x`.
 fn branch(add: bool, ty: TensorType, shape: &[usize]) -> SubgraphBuilder {
     let mut graph = SubgraphBuilder::new(if add { "twice" } else { "square" });
     let x = graph.input("x", ty, shape);

@@ -93,7 +93,7 @@ impl Case {
     fn in_real_numbers(&self) -> Option<Case> {
         let mut case = self.clone();
         (case.version, case.data_type) = (None, None);
-        // The format defines weights of floats without a zero point.
+        // For float data, the format defines quantized weights without a zero point.
         let hybrid = self.data_type() == Some(Float32);
         let mut any = false;
         for (i, operand) in case.inputs.iter_mut().enumerate() {
@@ -175,7 +175,8 @@ impl Case {
         })
     }
 
-    /// As [`Case::behind_specials`], for the elements that are not NaN in `wanted`.
+    /// As [`Case::behind_specials`], for the elements that are not NaN in `wanted`. At least one element must be NaN
+    /// there.
     pub fn nan_or_behind_specials(&self, i: usize, wanted: &Computed, at: &[usize]) -> bool {
         let Some(wanted) = numbers(wanted.ty, &wanted.bytes) else { return false };
         let is_nan = |at: &usize| wanted.get(*at).is_some_and(|v| v.is_nan());
@@ -184,8 +185,8 @@ impl Case {
     }
 
     /// As [`Case::behind_specials`], for the elements that the optimized kernel does not compute as in `wanted` when NaN and
-    /// infinities are replaced. The others have no operand that is not finite, but products with the zeros of a padding,
-    /// which LiteRT's reference kernel leaves out.
+    /// infinities are replaced. The others, at least one, have no operand that is not finite, but products with the
+    /// zeros of a padding, which LiteRT's reference kernel leaves out.
     pub fn beside_padding_or_behind_specials(&self, i: usize, wanted: &Computed, at: &[usize]) -> bool {
         let computed = || {
             let mut case = self.clone();
@@ -482,7 +483,7 @@ mod tests {
     #[test]
     fn elements_behind_exponentials_that_overflow() {
         let case = |beta: f32| {
-            // Numbers in the first row that are 63 apart: e^63 and e^126.
+            // The numbers of the first row are up to 118 apart: e^118 with a `beta` of -2, e^59 with -1.
             let input = x(Int8, &[2, 4]).q(0.5, 0).mixed(&[31.0, -32.0]);
             let params = SoftmaxParams::default().beta(beta);
             Case::new(Op::SOFTMAX, params, [input]).outputs([Output::of(Int8).q(1.0 / 256.0, -128)])

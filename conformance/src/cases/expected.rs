@@ -85,7 +85,7 @@ impl Case {
         self.deviation(got, want, steps)?.map_or(Ok(()), |found| Err(Error::mismatch_caused_by(found)))
     }
 
-    /// As [`Case::agree`]; returns the elements beyond the tolerance, if any.
+    /// Compares as [`Case::agree`], and returns the elements beyond the tolerance, if any.
     ///
     /// # Errors
     /// [`Error::Mismatch`]: another type, shape or size, or other bytes of elements that are not numbers.

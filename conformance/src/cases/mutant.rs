@@ -88,7 +88,7 @@ thread_local! {
     static BASES: RefCell<Option<(u64, Rc<Vec<Case>>)>> = const { RefCell::new(None) };
 }
 
-/// The compared cases of the suite of `seed`.
+/// Returns the compared cases of the suite of `seed`.
 pub(super) fn bases(seed: u64) -> Rc<Vec<Case>> {
     BASES.with_borrow_mut(|last| match last {
         Some((of, bases)) if *of == seed => Rc::clone(bases),
@@ -252,7 +252,7 @@ fn revalue(case: &mut Case, draw: &mut Draw) {
 }
 
 /// Sets another range for the floats of a graph. They stay finite: conversions of NaN and infinities to integers are
-/// undefined in C++. Integers may be the bounds of loops.
+/// undefined in C++. Integers are unchanged, since they may be the bounds of loops.
 fn scale(case: &mut Case, draw: &mut Draw) {
     let Some(operand) = any_operand(case, draw).filter(|o| o.ty == Float32) else { return };
     let most = draw.pick(&[1e-3, 1.0, 10.0, 100.0]);
@@ -280,7 +280,7 @@ pub(super) fn symmetric_weights(case: &mut Case) {
     }
 }
 
-/// Changes the type of one operand, or of all operands of that type and of the outputs.
+/// Changes the type of one operand, or of all operands and outputs of the data type.
 fn retype(case: &mut Case, draw: &mut Draw) {
     let types = [Float32, Int8, UInt8, Int16, Int32, Int64, Float16, Bool, UInt32];
     let ty = draw.pick(&types);

@@ -8,7 +8,7 @@ use delegraph_core::quantization::Affine;
 use delegraph_core::sparsity::Sparsity;
 use delegraph_core::{BuiltinOp, Element, Quantization, Shape, SubgraphBuilder, TensorId, TensorType};
 
-/// The seed of all cases. Operands use different streams by index and invocation.
+/// The seed of the listed cases. Operands use different streams by index and invocation.
 const SEED: u64 = 2;
 
 /// The source of an operand's data.

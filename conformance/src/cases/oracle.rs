@@ -81,7 +81,8 @@ impl Case {
         computed.max_by_key(|&ty| narrow(ty)).filter(|&ty| narrow(ty) > 0).unwrap_or(TensorType::Float32)
     }
 
-    /// Returns the product of the two largest magnitudes among the operands, which bounds a single term.
+    /// Returns a bound of a single term: the product of the two largest magnitudes among the operands if every subgraph
+    /// has a node that multiplies them, otherwise the largest magnitude.
     fn term(&self, model: &Model) -> f64 {
         let mut magnitudes: Vec<f64> = self.operands().filter_map(|(i, o)| o.magnitude(i)).collect();
         magnitudes.sort_by(f64::total_cmp);

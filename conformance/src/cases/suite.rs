@@ -135,7 +135,7 @@ impl Case {
         self.inputs.iter().map(text).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the versions of the case's op in `model`, and every other op in it with its version.
+    /// Returns op and version of every node of `model`; equal neighbours are listed once.
     pub fn ops(model: &Model) -> Vec<(Op, u32)> {
         let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
         let mut ops: Vec<(Op, u32)> = nodes.map(|n| (n.op().clone(), n.version())).collect();

@@ -10,7 +10,7 @@
 //! | accumulating | 4 of the element and 8 + 2√K of the largest one or of the largest term | rounding errors of K sums are a random walk; the order is free |
 //! | quantized | one step in at most a fifth of the elements | a value between two steps; truncating would move half of them |
 //! | the same in 16 bits | one step in at most a quarter of the elements, and more at the ends | see `wide_share` |
-//! | statistical | mean, deviation and the correlation of neighbours within six standard errors; distributions that a test of Kolmogorov and Smirnov takes for one | the numbers are random |
+//! | statistical | mean, deviation and the correlation of neighbours within six standard errors; distributions that a Kolmogorov-Smirnov test does not distinguish | the numbers are random |
 //!
 //! For comparison: sums kept in 16 bits are 8192 ULP off, an activation of another formula hundreds.
 //!
@@ -117,7 +117,7 @@ impl Value {
     }
 }
 
-/// Bits of a float type's fraction and its smallest normal number.
+/// Returns the bits of a float type's fraction and its smallest normal number.
 fn format(ty: TensorType) -> Option<(i32, f64)> {
     Some(match ty {
         TensorType::Float32 | TensorType::Complex64 => (23, 2f64.powi(-126)),
@@ -162,7 +162,7 @@ const HALF_ULP: f64 = 1.0 / 1024.0;
 /// The smallest normal 16-bit float.
 const LEAST_NORMAL_HALF: f64 = 1.0 / 16_384.0;
 
-/// Returns the share of these 16-bit elements that may differ by a step. TFLite's kernels round a product twice, which
+/// Returns the number of these 16-bit elements that may differ by a step. TFLite's kernels round a product twice, which
 /// changes up to a quarter of the results. They multiply long sums by 16-bit factors, which moves results at the ends
 /// of the range by half a step. The number of differences of an exact kernel is random, so two and a half deviations
 /// are added. Truncation changes half of the elements.
@@ -187,7 +187,7 @@ impl Check {
         }
     }
 
-    /// ULPs of the element and of the tensor's largest magnitude.
+    /// Returns the allowed difference, in ULPs of the element and of the tensor's largest magnitude.
     fn ulps(&self) -> (f64, f64) {
         let functions = 16.0 * f64::from(self.functions);
         // A sum of few operations has no random walk of errors.
@@ -288,7 +288,7 @@ impl Check {
         }
     }
 
-    /// Compares mean and deviation instead of elements.
+    /// Compares mean, deviation, distribution and the correlation of neighbours instead of elements.
     fn moments(&self, got: &[f64], want: &[f64]) -> Difference {
         let n = want.len().max(1) as f64;
         let mean = |v: &[f64]| v.iter().sum::<f64>() / n;
@@ -310,7 +310,7 @@ impl Check {
         let steps = steps_apart(got, want);
         let element = ElementDifference { index: 0, got: steps, want: 0.0 };
         difference.add(element, steps, 3.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
-        // A repeated row, a counter or a constant has the right distribution but is not random.
+        // A repeated row or a counter may have the right distribution but is not random.
         let (a, b) = (neighbours(got, a), neighbours(want, b));
         let element = ElementDifference { index: 0, got: a, want: b };
         difference.add(element, (a - b).abs(), 6.0 * (2.0 / n).sqrt(), 1.0, TensorType::Float64);
@@ -372,10 +372,11 @@ pub struct ElementDifference {
 pub struct Histogram {
     /// Elements that are equal.
     pub equal: usize,
-    /// Elements with a difference from 10⁻¹⁰ on: index 0 counts those below 10⁻⁹, index `i` those below 10^(i - 9), and
+    /// Elements that differ: index 0 counts those below 10⁻⁹, index `i` those from 10^(i - 10) to below 10^(i - 9), and
     /// the last one all others.
     pub decades: [usize; 12],
-    /// Elements of which exactly one of the computed and the expected value is finite.
+    /// Elements without a finite difference: a value is NaN or infinite, or equal numbers must have equal bits and do
+    /// not.
     pub not_finite: usize,
 }
 
@@ -389,7 +390,7 @@ pub struct Difference {
     pub wrong: usize,
     /// Elements that differ.
     pub off: usize,
-    /// Largest absolute difference; infinite if exactly one value is NaN or infinite.
+    /// Largest absolute difference; infinite if an element counts as [`Histogram::not_finite`].
     pub max_abs: f64,
     /// Largest difference relative to the element.
     pub max_rel: f64,

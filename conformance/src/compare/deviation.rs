@@ -67,7 +67,7 @@ impl Display for Deviation {
 
 impl std::error::Error for Deviation {}
 
-/// The ends of a type's range.
+/// Returns the ends of a type's range.
 fn range(ty: TensorType) -> (f64, f64) {
     let most = match ty {
         TensorType::Float16 => 65_504.0,

@@ -129,7 +129,7 @@ fn in_use() -> Option<usize> {
     Some(info.uordblks + info.hblkhd)
 }
 
-/// Other C libraries do not report it.
+/// Returns `None`: other C libraries do not report the used bytes.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn in_use() -> Option<usize> {
     None

@@ -157,7 +157,7 @@ impl Delegate for Watch {
 struct WatchKernel {
     inner: Box<dyn DelegateKernel>,
     log: Arc<Log>,
-    /// The inputs' bytes, kept so that further invocations do not allocate.
+    /// The inputs' bytes before an invocation.
     before: Vec<Option<Vec<u8>>>,
 }
 

@@ -72,7 +72,7 @@ impl fmt::Debug for Backend {
 }
 
 impl Backend {
-    /// CPU kernels.
+    /// Creates a backend that tests these CPU kernels.
     pub fn kernels(kernels: Kernels) -> Self {
         let name = if kernels == Kernels::Reference { "reference" } else { "cpu" };
         Backend {
@@ -87,7 +87,8 @@ impl Backend {
         }
     }
 
-    /// Creates a delegate. Unclaimed nodes run on the reference kernels, so that only the delegate causes differences.
+    /// Creates a backend that tests a delegate. Unclaimed nodes run on the reference kernels, so that only the delegate
+    /// causes differences.
     pub fn delegate(name: impl Into<String>, make: MakeDelegate) -> Self {
         Backend { name: name.into(), delegate: Some(make), ..Backend::kernels(Kernels::Reference) }
     }
@@ -123,7 +124,7 @@ impl Backend {
     /// prepared yet.
     ///
     /// # Errors
-    /// The defect of the model.
+    /// The defect of the model, or the reason why a further delegate cannot be created.
     pub(crate) fn build(
         &self,
         problem: &Problem,
@@ -150,7 +151,7 @@ impl Backend {
         Ok(interpreter)
     }
 
-    /// Creates a delegate.
+    /// Creates a delegate; `None` if the kernels are tested.
     ///
     /// # Errors
     /// The reason why it cannot be created.

@@ -157,8 +157,8 @@ impl Problem {
         }
     }
 
-    /// Returns other data for the inputs of step 0: the same elements in another order. Indices and control data are
-    /// unchanged.
+    /// Returns other data for the inputs of step 0: the same elements in another order. Types of fewer than eight bits
+    /// or without a fixed size are unchanged.
     pub(crate) fn shuffled(&self, seed: u64) -> Vec<Feed> {
         let mut feeds = self.steps.first().map(|s| s.feeds.clone()).unwrap_or_default();
         let subgraph = self.model.subgraphs().first();

@@ -78,7 +78,7 @@ pub struct CaseResult {
     /// The reason of a failure or of missing support; empty for a case that passes.
     #[serde(default)]
     pub detail: String,
-    /// The tested op. For folders, the rarest kind of node: the first that is not a CAST or similar.
+    /// The tested op. For folders, that of the first node that does not only convert or move data.
     #[serde(default)]
     pub op: String,
     /// The version of the tested op.
@@ -223,7 +223,7 @@ pub struct ErrorStats {
     /// The allowed difference, if it is the same for all elements.
     pub allowed: Option<f64>,
     /// The distribution of the differences relative to the largest expected magnitude: equal; below 1e-9, below 1e-8,
-    /// …, below 10, larger; exactly one value is finite.
+    /// …, below 10, larger; not finite.
     pub histogram: Vec<usize>,
     /// The first wrong element or, if there is none, the one with the largest difference.
     pub first: Option<Bad>,
@@ -251,7 +251,7 @@ impl ErrorStats {
         }
     }
 
-    /// Orders outputs by severity: by wrong elements, then by the largest difference.
+    /// Returns a key that orders outputs by severity: by wrong elements, then by the largest difference.
     pub fn severity(&self) -> (usize, f64) {
         let decades = self.histogram.iter().enumerate().skip(1);
         let furthest = decades.filter(|(_, n)| **n > 0).map(|(i, _)| i).max().unwrap_or(0);
@@ -259,7 +259,7 @@ impl ErrorStats {
     }
 }
 
-/// An element.
+/// An element with its computed and expected value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Bad {

@@ -121,7 +121,7 @@ impl Diff {
         }
     }
 
-    /// Returns whether nothing got worse.
+    /// Returns whether there is no new failure and no case lost its support. Slower cases do not count.
     pub fn is_fine(&self) -> bool {
         self.new_failures.is_empty() && self.lost.is_empty()
     }

@@ -71,7 +71,7 @@ fn ranges(numbers: &[u32]) -> String {
     }
 }
 
-/// Returns text without Markdown markup.
+/// Returns text in one line, with Markdown markup escaped.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     for c in text.chars() {

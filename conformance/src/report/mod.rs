@@ -200,7 +200,7 @@ pub fn shell(word: &str) -> String {
 }
 
 /// Escapes text for HTML and XML, so that it contains no tag and does not end an attribute. Control characters are
-/// [`printable_lines`]; others that XML does not allow are removed.
+/// replaced as by [`printable_lines`]; others that XML does not allow are removed.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in printable_lines(text).chars() {

@@ -2,7 +2,7 @@
 
 /// Returns an [`Error::InvalidNode`](crate::Error::InvalidNode) with this text where the condition does not hold.
 ///
-/// Where the error comes out of the interpreter it begins with the model's file, the node and its op.
+/// When the interpreter returns the error, its message begins with the model's file, the node and its op.
 ///
 /// ```
 /// # use delegraph_core::{Result, ensure};

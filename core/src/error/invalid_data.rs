@@ -1,10 +1,10 @@
-//! Data with which an op has no result.
+//! Data for which an op is not defined.
 
 use std::fmt;
 
 use super::Error;
 
-/// Data with which an op has no result. CPU kernels and delegates report it with the same text, as [`Error::Kernel`].
+/// Data for which an op is not defined. CPU kernels and delegates report it with the same text, as [`Error::Kernel`].
 ///
 /// A delegate's kernel adds the node's location ([`Error::at`]): see [`Error::is_invalid_data`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

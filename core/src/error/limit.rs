@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Limit {
     /// Bytes of all tensors, temporaries, packed weights and tables together.
     Memory,
-    /// The time of a call, or of all calls together.
+    /// The time of one call, or the time until a deadline that all calls share.
     Time,
     /// The depth to which calls of subgraphs are nested.
     CallDepth,
@@ -36,11 +36,11 @@ impl Limit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitExceeded {
-    /// Above [`Limit::Memory`], in bytes.
+    /// Above [`Limit::Memory`].
     Memory {
-        /// The need.
+        /// The number of bytes that are needed, or a lower bound of it.
         needed: u64,
-        /// The limit.
+        /// The limit in bytes.
         allowed: u64,
     },
     /// Not finished within [`Limit::Time`].
@@ -50,21 +50,21 @@ pub enum LimitExceeded {
     },
     /// Above [`Limit::CallDepth`].
     CallDepth {
-        /// The need.
+        /// The depth that is needed, or a lower bound of it.
         needed: u64,
         /// The limit.
         allowed: u64,
     },
     /// Above [`Limit::InlinedNodes`].
     InlinedNodes {
-        /// The need.
+        /// The number of nodes that are added, or a lower bound of it.
         needed: u64,
         /// The limit.
         allowed: u64,
     },
     /// Above [`Limit::Preparations`].
     Preparations {
-        /// The need.
+        /// The number of preparations, or a lower bound of it.
         needed: u64,
         /// The limit.
         allowed: u64,

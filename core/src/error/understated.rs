@@ -1,4 +1,4 @@
-//! Nodes whose version is lower than what they use.
+//! Nodes whose version is lower than that of the features that they use.
 
 use std::fmt;
 

@@ -29,11 +29,11 @@ pub enum Attribute {
     Int(i64),
     /// A number with a fraction.
     Float(f64),
-    /// A text.
+    /// Text.
     Text(String),
     /// Bytes.
     Blob(Vec<u8>),
-    /// Values in an order.
+    /// Values in order, which may differ in type.
     List(Vec<Attribute>),
     /// Named values.
     Map(Attributes),

@@ -41,8 +41,8 @@ pub struct Map<'a> {
     len: usize,
 }
 
-/// A value: its position, the width of its slot, and its type. The lowest two bits of the type are the width of the
-/// referenced data.
+/// A value: its position, the width of its slot in bytes, and its type. The lowest two bits of the type are the binary
+/// logarithm of the width of the referenced data.
 #[derive(Clone, Copy)]
 struct Slot {
     at: usize,
@@ -50,7 +50,7 @@ struct Slot {
     ty: u8,
 }
 
-/// The value of a name.
+/// A value of a map or a list.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
@@ -78,13 +78,14 @@ const MAP: u8 = 9;
 /// The maximum nesting of lists: damaged bytes may refer to themselves.
 const DEEPEST: usize = 16;
 
-/// How often the bytes of the texts in one value may be read: writers store a repeated text only once.
+/// All texts in one value together may have this number of times the bytes of the map: writers store a repeated text
+/// only once.
 const TEXT_READS: usize = 64;
 
-/// The remaining work for reading a value.
+/// The limits that remain while a value is read.
 struct Reads {
     depth: usize,
-    /// At most the number of bytes: each value takes at least one.
+    /// Elements of lists; initially the number of bytes of the map, because each element takes at least one.
     values: usize,
     /// Bytes of texts.
     text: usize,
@@ -132,7 +133,7 @@ impl<'a> Map<'a> {
         self.len
     }
 
-    /// True without names.
+    /// Returns whether the map has no names.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -164,7 +165,7 @@ impl<'a> Map<'a> {
     /// Returns the value of `key`; `None` if the map does not have it.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] if the bytes of the value are damaged.
+    /// [`Error::InvalidNode`] if the bytes of the value are damaged, or its lists are nested more than 16 deep.
     pub fn value(&self, key: &str) -> Result<Option<Value<'a>>> {
         let found = (0..self.len).find(|&i| self.is_key(i, key.as_bytes()));
         let Some(i) = found else { return Ok(None) };
@@ -180,10 +181,11 @@ impl<'a> Map<'a> {
         slot().map(Some).ok_or_else(damaged)
     }
 
-    /// Returns the value of `key`, which must be there and of the wanted type.
+    /// Returns the value of `key`, which must be there, not null, and of the wanted type.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] that names the key and the existing keys, or the found and the wanted type.
+    /// [`Error::InvalidNode`] that names the key and up to 20 existing keys, or the found and the wanted type; those of
+    /// [`Map::value`].
     pub fn get<T: FromValue<'a>>(&self, key: &str) -> Result<T> {
         self.optional(key)?.ok_or_else(|| {
             let keys: Vec<String> = self.keys().take(20).map(|key| format!("\"{key}\"")).collect();
@@ -199,7 +201,8 @@ impl<'a> Map<'a> {
     /// Returns the value of `key`, or `default` where the map does not have it or has null.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] if it has another type; the error names the found and the wanted type.
+    /// [`Error::InvalidNode`] if it has another type; the error names the found and the wanted type. Those of
+    /// [`Map::value`].
     pub fn get_or<T: FromValue<'a>>(&self, key: &str, default: T) -> Result<T> {
         Ok(self.optional(key)?.unwrap_or(default))
     }
@@ -263,8 +266,9 @@ pub trait FromValue<'a>: Sized + sealed::Sealed {
     /// Returns the wanted type, in words: "a whole number".
     fn wanted() -> String;
 
-    /// Returns the value as this type; `None` if it has another type. Nothing is rounded, truncated or converted,
-    /// except that a whole number is also a number.
+    /// Returns the value as this type; `None` if it has another type, or is a whole number outside of this type's
+    /// range. A whole number is also a number. Numbers are rounded to the precision of `f64` or `f32`; nothing else is
+    /// converted.
     fn from_value(value: &Value<'a>) -> Option<Self>;
 }
 
@@ -375,7 +379,7 @@ fn read<'a>(bytes: &'a [u8], slot: Slot, reads: &mut Reads) -> Option<Value<'a>>
         1 => Value::Int(signed(bytes, at, width)?),
         2 => whole(wide(bytes, at, width)?),
         3 => Value::Float(float(bytes, at, width)?),
-        // A separate text, or the name of a map used again.
+        // A text that ends with a zero byte. Writers may refer to the name of a map for it.
         4 => Value::Text(reads.text(bytes.get(there()?..)?.split(|&b| b == 0).next()?)?),
         5 => Value::Text(reads.text(sized(bytes, there()?, inner)?)?),
         6 => Value::Int(signed(bytes, there()?, inner)?),
@@ -518,7 +522,7 @@ mod tests {
         assert!(map.keys().count() < 20);
         assert_eq!(map.value("window").unwrap(), None);
         assert_eq!(map.value("aa").unwrap(), Some(Value::Int(199_998)));
-        // Comparing whole names reads 20 GB.
+        // Comparing whole names would read 20 GB.
         assert!(start.elapsed().as_secs() < 2);
     }
 

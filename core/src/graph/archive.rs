@@ -22,7 +22,7 @@ const DIRECTORY_ENTRY_LEN: usize = 46;
 /// The size of the end of an archive without its comment.
 const END_LEN: usize = 22;
 
-/// The end of an archive.
+/// The directory and the end record of an archive.
 struct Directory {
     /// The position of the directory, from the start of the searched bytes.
     start: usize,
@@ -86,7 +86,8 @@ pub(crate) fn find(file: &[u8]) -> Option<Range<usize>> {
     Some(start..file.len())
 }
 
-/// `archive`, with offsets for a file in which it begins at `start`. `None` if an offset would not fit.
+/// Returns `archive` with offsets for a file in which it begins at `start`; `None` if an offset would not fit, or if
+/// `archive` is damaged.
 pub(crate) fn moved(archive: &[u8], start: usize) -> Option<Vec<u8>> {
     let directory = Directory::read(archive)?;
     let mut moved = archive.to_vec();

@@ -9,8 +9,8 @@ const ENTRY: &str = "model_control_dependencies";
 const VERSION: u32 = 1;
 
 impl Model {
-    /// Pairs of nodes of which the first must run before the second, from the model's metadata; none where the entry is
-    /// absent, or does not fit the subgraphs and nodes of the model (then a warning is logged).
+    /// Returns pairs of nodes of which the first must run before the second, from the model's metadata. There are none
+    /// where the entry is absent, or does not fit the subgraphs and nodes of the model; then a warning is logged.
     pub fn control_dependencies(&self, subgraph: usize) -> Vec<(NodeId, NodeId)> {
         let Some(bytes) = self.metadata(ENTRY) else { return Vec::new() };
         let nodes = self.subgraph(subgraph).map_or(0, |s| s.nodes().len());
@@ -44,7 +44,7 @@ fn parse(bytes: &[u8], subgraphs: usize, wanted: usize) -> Option<Vec<(usize, us
     rest.next().is_none().then_some(edges)
 }
 
-/// A varint.
+/// Reads a varint; `None` if it is cut off or has more than 32 bits.
 fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
     let mut value = 0u32;
     for shift in (0..32).step_by(7) {
@@ -58,7 +58,7 @@ fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
     None
 }
 
-/// A node: a zigzag-encoded number, which must not be negative.
+/// Reads a node: a zigzag-encoded number, which must not be negative.
 fn node(bytes: &mut impl Iterator<Item = u8>) -> Option<usize> {
     let value = number(bytes)?;
     (value % 2 == 0).then_some(usize::try_from(value / 2).ok()?)

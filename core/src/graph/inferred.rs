@@ -15,7 +15,7 @@ const MAX_OPERAND_BYTES: usize = 4096;
 pub(crate) struct InferredShapes(HashMap<TensorId, Shape>);
 
 impl InferredShapes {
-    /// Returns the inferred shape of a tensor, which has this ID; the declared one where inference does not know it.
+    /// Returns the inferred shape of `tensor`, which has the index `id`; the declared one if inference found none.
     pub(super) fn of<'a>(&'a self, id: TensorId, tensor: &'a Tensor) -> &'a Shape {
         self.0.get(&id).unwrap_or(tensor.shape())
     }

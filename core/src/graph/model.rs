@@ -13,7 +13,7 @@ use crate::error::{Location, Result};
 /// nodes are in an order in which every input exists before it is read.
 ///
 /// Nothing in a model can be changed. An edit takes the model apart into a [`ModelDraft`], and
-/// [`ModelDraft::verify`] makes a model of it again:
+/// [`ModelDraft::verify`] turns the draft into a model again:
 ///
 /// ```
 /// # use delegraph_core::{Model, ModelBytes};
@@ -40,7 +40,8 @@ use crate::error::{Location, Result};
 /// assert!(draft.verify().is_err());
 /// ```
 ///
-/// Without the draft it does not compile. Neither fields nor accessors of a model give write access to its subgraphs:
+/// Without a draft, such an edit does not compile: neither fields nor accessors of a model give write access to its
+/// subgraphs.
 ///
 /// ```compile_fail,E0616
 /// # use delegraph_core::{Model, ModelBytes};
@@ -102,12 +103,12 @@ impl ModelDraft {
 }
 
 impl Model {
-    /// Makes a model of a verified draft.
+    /// Creates a model from a draft, which the caller has verified.
     pub(super) fn verified(draft: ModelDraft) -> Self {
         Model { parts: draft, extensions: Extensions::default() }
     }
 
-    /// Creates a model made in memory: `subgraphs` whose constants are ranges of `bytes`.
+    /// Creates a model without a file, from `subgraphs` whose constants are ranges of `bytes`.
     ///
     /// # Errors
     /// The errors of [`ModelDraft::verify`].
@@ -116,8 +117,8 @@ impl Model {
     }
 
     /// Returns the model with other subgraphs, whose constants are ranges of `bytes`, or of the model's own bytes where
-    /// that is `None`. Everything else stays the same; ranges of metadata and of the archive must hold the same in
-    /// `bytes`.
+    /// that is `None`. Everything else stays the same; the ranges of metadata and of the archive must have the same
+    /// contents in `bytes`.
     ///
     /// # Errors
     /// The errors of [`ModelDraft::verify`].

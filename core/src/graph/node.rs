@@ -69,7 +69,7 @@ impl Node {
         self.options_left_out
     }
 
-    /// Inputs; `None` if an optional one is left out.
+    /// Returns the tensors that the node reads; `None` for an optional one that is left out.
     pub fn inputs(&self) -> &[Option<TensorId>] {
         &self.inputs
     }
@@ -79,7 +79,7 @@ impl Node {
         self.inputs.get(i).copied().flatten()
     }
 
-    /// Outputs.
+    /// Returns the tensors that the node writes.
     pub fn outputs(&self) -> &[TensorId] {
         &self.outputs
     }
@@ -203,7 +203,7 @@ impl Node {
         self.debug_metadata = entry;
     }
 
-    /// Renumbers the subgraphs that the node calls.
+    /// Renumbers the subgraphs that the node calls: `to` returns the new number of a subgraph.
     pub fn renumber_callees(&mut self, to: impl Fn(usize) -> usize) {
         callees::renumber_callees(&mut self.params, &|index| {
             let renumbered = usize::try_from(index).ok().and_then(|index| i32::try_from(to(index)).ok());

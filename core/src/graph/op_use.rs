@@ -8,6 +8,9 @@ use crate::types::Shape;
 
 impl<'a> OpSignature<'a> {
     /// Returns the signature of a node of `subgraph`, with the types and shapes that the file declares.
+    ///
+    /// # Panics
+    /// As [`cost`].
     pub fn of(subgraph: &'a Subgraph, node: &'a Node) -> Self {
         Self::with_shapes(subgraph, node, |_, tensor| tensor.shape())
     }
@@ -40,18 +43,19 @@ impl<'a> OpSignature<'a> {
     }
 }
 
-/// Returns the cost of `node` with the shapes that its file declares; for custom ops only their bytes are counted.
+/// Returns the cost of `node` with the shapes that its file declares; for custom ops and ops without a definition, only
+/// the bytes are counted.
 ///
 /// # Panics
-/// If a tensor of `node`, which must be one of `subgraph`'s, is not in `subgraph`.
+/// If `node` is not a node of `subgraph`, and an index of its tensors is out of range there.
 pub fn cost(subgraph: &Subgraph, node: &Node) -> Cost {
     let signature = OpSignature::of(subgraph, node);
     let definition = node.op().builtin().and_then(ops::definition);
     Cost { multiply_adds: definition.map_or(0, |d| (d.multiply_adds)(&signature)), bytes: signature.bytes() }
 }
 
-/// Returns the lowest version of its op that expresses `node` with the shapes that its file declares; custom ops and ops
-/// without a definition keep theirs.
+/// Returns the lowest version of its op that expresses `node` with the shapes that its file declares; custom ops and
+/// ops without a definition keep theirs.
 ///
 /// # Panics
 /// As [`cost`].

@@ -1,7 +1,7 @@
 //! The strings of a STRING tensor.
 //!
 //! Its bytes are 32-bit integers (the number of strings, the start of each one and the end of the last one, counted
-//! from the tensor's start), followed by the bytes of the strings. They need not be text.
+//! from the tensor's start), followed by the bytes of the strings. The strings need not be UTF-8.
 
 use crate::error::{Error, Result, counted};
 
@@ -48,7 +48,7 @@ impl<'a> Strings<'a> {
         self.count
     }
 
-    /// True without strings.
+    /// Returns whether there are no strings.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -63,7 +63,7 @@ impl<'a> Strings<'a> {
         self.bytes.get(begin..end).unwrap_or_default()
     }
 
-    /// All of them.
+    /// Iterates over all strings.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let strings = *self;
         (0..self.count).map(move |i| strings.get(i))
@@ -85,7 +85,7 @@ impl<'a> Strings<'a> {
     /// Returns the bytes of a tensor that holds these strings.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if their number or length exceeds the format's limits.
+    /// [`Error::OutOfMemory`] if their number or length exceeds the format's limits, or the allocation fails.
     pub fn encode<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]> + Clone) -> Result<Vec<u8>> {
         let size = Self::encoded_size(strings.clone())?;
         let mut bytes = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn empty_size(count: usize) -> Result<usize> {
     fitting(count.saturating_add(2).saturating_mul(4), count)
 }
 
-/// Offsets are signed.
+/// Checks that the offsets in a tensor of `size` bytes fit the format's signed 32-bit integers.
 fn fitting(size: usize, count: usize) -> Result<usize> {
     match i32::try_from(size) {
         Ok(_) => Ok(size),

@@ -96,7 +96,7 @@ impl Subgraph {
         &mut self.tensors
     }
 
-    /// Adds a tensor.
+    /// Adds a tensor and returns its id.
     pub fn add_tensor(&mut self, tensor: Tensor) -> TensorId {
         self.tensors.push(tensor);
         TensorId(self.tensors.len() - 1)
@@ -117,7 +117,7 @@ impl Subgraph {
         &mut self.outputs
     }
 
-    /// Sets which entry of the model's debug metadata describes it.
+    /// Sets which entry of the model's debug metadata describes the subgraph.
     pub fn set_debug_metadata(&mut self, entry: Option<u32>) {
         self.debug_metadata = entry;
     }

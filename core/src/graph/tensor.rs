@@ -125,8 +125,8 @@ impl Tensor {
         self.data.clone()
     }
 
-    /// Returns true for a constant whose data the application holds outside of the model's bytes. Such a model cannot
-    /// be written.
+    /// Returns true for a constant whose data the application holds outside of the model's bytes. A model with such a
+    /// tensor cannot be written.
     pub fn has_external_data(&self) -> bool {
         self.external_data
     }
@@ -146,7 +146,7 @@ impl Tensor {
         &self.variants
     }
 
-    /// Returns whether a caller may give this input another shape.
+    /// Returns whether a caller may resize this input to `shape`. Without a shape signature, any shape is accepted.
     pub fn accepts(&self, shape: &[usize]) -> bool {
         match &self.shape_signature {
             Some(signature) => {

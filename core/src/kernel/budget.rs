@@ -1,5 +1,5 @@
 //! The memory and time that work on a model may use. Kernels charge the memory that they allocate for a model, and poll
-//! for the end.
+//! for cancellation and the deadline.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -25,10 +25,10 @@ const CHECKED: usize = 1 << 14;
 
 /// The memory and the time that one interpreter may use, shared by its tensors, kernels and threads.
 ///
-/// - Memory: [`Budget::charge`] takes bytes before they are allocated, and the [`Charge`] returns them when it is dropped.
-///   [`Budget::filled`] and [`Budget::collect`] charge and allocate; neither aborts when memory is short.
-/// - Time: [`Budget::check`] is an error once the application cancelled or the deadline has passed. A kernel that may run
-///   for more than about 50 ms calls it between chunks of its work.
+/// - Memory: [`Budget::charge`] takes bytes before they are allocated, and the [`Charge`] returns them when it is
+///   dropped. [`Budget::filled`] and [`Budget::collect`] charge and allocate; neither aborts when memory is short.
+/// - Time: [`Budget::check`] is an error once the application cancelled or the deadline has passed. A kernel that may
+///   run for more than about 50 ms calls it between chunks of its work.
 pub struct Budget {
     memory: usize,
     used: AtomicUsize,
@@ -96,7 +96,7 @@ impl Budget {
     /// Returns the items of an iterator in charged memory.
     ///
     /// # Errors
-    /// As [`Budget::filled`].
+    /// As [`Budget::filled`] and [`Budget::check`].
     pub fn collect<T>(self: &Arc<Self>, items: impl ExactSizeIterator<Item = T>) -> Result<Charged<T>> {
         let len = items.len();
         let (mut charged, mut items) = (self.reserved(len)?, items.take(len));
@@ -167,7 +167,7 @@ impl Budget {
         self.deadline.store(NO_DEADLINE, Ordering::Release);
     }
 
-    /// Returns whether the work was cancelled or the deadline has passed. Costs an atomic load, and a clock read if
+    /// Returns whether the work was cancelled or the deadline has passed. Costs two atomic loads, and a clock read if
     /// there is a deadline.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
@@ -219,12 +219,12 @@ impl Charge {
         self.bytes
     }
 
-    /// Returns its budget.
+    /// Returns its budget; `None` for the default, which charges nothing.
     pub fn budget(&self) -> Option<&Arc<Budget>> {
         self.budget.as_ref()
     }
 
-    /// Holds `bytes` bytes from now on.
+    /// Changes the number of charged bytes to `bytes`. Has no effect without a budget.
     ///
     /// # Errors
     /// As [`Budget::charge`]; the charge is unchanged then.
@@ -343,7 +343,7 @@ mod tests {
         assert!(budget.filled(0u8, 1).is_err());
         drop(values);
         assert!(budget.filled(0u64, usize::MAX / 4).is_err());
-        // Miri ends where memory is exhausted.
+        // Miri aborts when memory is exhausted.
         assert!(cfg!(miri) || Budget::unlimited().filled(0u64, usize::MAX / 16).is_err());
         assert_eq!(*budget.collect((0..5).map(|i| i * i)).unwrap(), [0, 1, 4, 9, 16]);
         let mut grown = budget.reserved::<u8>(0).unwrap();

@@ -18,9 +18,9 @@ struct Line([u8; ALIGNMENT]);
 pub struct AlignedBuffer {
     lines: Lines,
     len: usize,
-    /// Lines before and after the bytes, to which no kernel may write.
+    /// The number of lines before and after the bytes, to which no kernel may write.
     guard: usize,
-    /// All lines.
+    /// The charge for all lines.
     charge: Charge,
 }
 
@@ -38,15 +38,16 @@ impl Default for Lines {
     }
 }
 
-/// Minimum size in bytes from which a buffer has pages of its own, which return to the system when it is released. A heap
-/// keeps memory below later allocations, and glibc keeps more of it for every large block that was released.
+/// The size in bytes from which a buffer has pages of its own, which return to the system when it is released. A heap
+/// keeps memory below later allocations, and glibc raises its own threshold for pages with each large block that is
+/// released.
 #[cfg(any(test, all(feature = "mmap", any(unix, windows))))]
 const PAGES: usize = 32 << 10;
 
 /// Lines on each side of a guarded buffer.
 const GUARD: usize = 4;
 
-/// The value of their bytes.
+/// The value of the bytes of these lines.
 const GUARD_BYTE: u8 = 0xC5;
 
 impl AlignedBuffer {
@@ -68,12 +69,13 @@ impl AlignedBuffer {
         Ok(AlignedBuffer { charge: budget.charge(0)?, ..Default::default() })
     }
 
-    /// Releases the memory. Later allocations of the buffer are charged to the same budget.
+    /// Returns an empty buffer whose later allocations are charged to the same budget.
     pub(super) fn emptied(&self) -> Self {
         AlignedBuffer { charge: self.charge.empty(), ..Default::default() }
     }
 
-    /// Replaces `other`, which is moved out: later growth of this buffer is charged to the budget of `other`.
+    /// Ends the charge of `other`, which this buffer replaces. Later growth of this buffer is charged to the same
+    /// budget.
     pub(super) fn exchange_budget(&mut self, other: &mut Self) {
         self.charge = std::mem::take(&mut other.charge).empty();
     }
@@ -195,7 +197,7 @@ impl AlignedBuffer {
         self.len
     }
 
-    /// True without bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -238,7 +240,7 @@ mod tests {
             assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
         }
         assert!(AlignedBuffer::zeroed(usize::MAX).is_err());
-        // Miri ends where memory is exhausted.
+        // Miri aborts when memory is exhausted.
         assert!(cfg!(miri) || AlignedBuffer::zeroed(usize::MAX / 4).is_err());
     }
 

@@ -35,7 +35,7 @@ struct Handed {
     /// The first `len` indices; `len` is 0 only if there are none.
     few: [u32; MAX_FEW],
     len: usize,
-    /// All of them, once there are more than [`MAX_FEW`]: a node may have 100,000s of outputs.
+    /// All of them, once there are more than [`MAX_FEW`] or one exceeds `u32`: a node may have 100,000s of outputs.
     #[allow(clippy::box_collection, reason = "an empty field is written for every node")]
     many: Option<Box<HashSet<TensorId>>>,
 }
@@ -57,7 +57,7 @@ impl Handed {
         !self.is_empty() && self.find(id)
     }
 
-    /// The tensors that are not in `many`.
+    /// The tensors in `few`, which are all as long as `many` is `None`.
     fn listed(&self) -> impl Iterator<Item = TensorId> {
         self.few.iter().take(self.len).map(|&few| TensorId(few as usize))
     }
@@ -93,8 +93,8 @@ impl<'a> InvokeContext<'a> {
     ///
     /// # Safety
     /// - Every id is below `tensors.len()`; no output is also an input.
-    /// - The data of outputs, inputs and temporaries do not overlap, except that inputs may overlap inputs, and that one
-    ///   input may have exactly the memory of output 0, address and length; no other input then overlaps it.
+    /// - The data of outputs, inputs and temporaries do not overlap, except that inputs may overlap inputs, and that
+    ///   one input may have exactly the memory of output 0, address and length; no other input then overlaps it.
     /// - Each temporary is valid for reads and writes of its length for `'a`, starts at a multiple of 64, and
     ///   no other reference to it exists.
     #[inline(always)]
@@ -131,24 +131,25 @@ impl<'a> InvokeContext<'a> {
         self.outputs.len()
     }
 
-    /// Threads to split work over.
+    /// Returns the threads that a kernel may split its work over.
     #[inline]
     pub fn parallel(&self) -> &'a dyn Parallel {
         self.parallel
     }
 
-    /// Variables and other subgraphs.
+    /// Returns the services of the interpreter: variables, tables and other subgraphs.
     pub fn host(&mut self) -> &mut dyn Host {
         &mut *self.host
     }
 
-    /// The memory and time that the interpreter may use. It allocates memory whose size depends on data, see
-    /// [`Budget::filled`].
+    /// Returns the memory and time that the interpreter may use. Kernels allocate memory whose size depends on data
+    /// with [`Budget::filled`].
     pub fn budget(&self) -> &Arc<Budget> {
         self.host.budget()
     }
 
-    /// Polls for the end of the invocation. Kernels that may run for more than about 50 ms call it between chunks of work.
+    /// Polls for the end of the invocation. Kernels that may run for more than about 50 ms call it between chunks of
+    /// work.
     ///
     /// # Errors
     /// The errors of [`Budget::check`].
@@ -221,8 +222,8 @@ impl<'a> InvokeContext<'a> {
         }
     }
 
-    /// The common case of [`InvokeContext::read`], in few instructions: nothing was handed out for writing, and the input
-    /// is not a variable. `None` in other cases, which include errors.
+    /// The common case of [`InvokeContext::read`], in few instructions: nothing was handed out for writing, and the
+    /// input is not a variable. `None` in other cases, which include errors.
     #[inline]
     fn read_common(&self, i: usize, ty: Option<TensorType>) -> Option<Option<&'a [u8]>> {
         let id = self.inputs.get(i).copied().flatten()?;
@@ -237,7 +238,7 @@ impl<'a> InvokeContext<'a> {
             return Some(None);
         }
         let (data, len) = tensor.raw();
-        // SAFETY: see `read_other`.
+        // SAFETY: see `read_other`. Nothing was handed out for writing, and the input is not a variable.
         Some(Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }))
     }
 
@@ -261,9 +262,10 @@ impl<'a> InvokeContext<'a> {
             Placement::Released => return Err(self.released(id)),
             _ => {}
         }
-        // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data, which only `resize_output` changes
-        // during `'a`; it rejects inputs. No `&mut` to the data exists: outputs do not overlap inputs (see `new`), except
-        // the overwritten input, which was rejected above, as was a variable that was handed out for writing.
+        // SAFETY: `data` is valid for `len` bytes as long as the tensor keeps its data. During `'a`, only
+        // `resize_output`, `resize_output_bytes` and `call` replace data: that of outputs, which are not inputs (see
+        // `new`). No `&mut` to the data exists: outputs do not overlap inputs (see `new`). The overwritten input, and a
+        // variable that was handed out for writing, were rejected above; `take` rejects variables in `read`.
         Ok(Some(if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }))
     }
 
@@ -284,7 +286,7 @@ impl<'a> InvokeContext<'a> {
         self.input_id(i).map(|id| &self.tensors[id.0].shape)
     }
 
-    /// Output `i` with its shape and type. [`InvokeContext::output`] hands out its data.
+    /// Returns the shape of output `i`.
     ///
     /// # Errors
     /// [`Error::InvalidNode`] if the node does not have the output.
@@ -296,7 +298,7 @@ impl<'a> InvokeContext<'a> {
     ///
     /// # Errors
     /// [`Error::InvalidNode`] if the node does not have the output, [`Error::Unsupported`] if it has another type,
-    /// [`Error::State`] if it was handed out.
+    /// [`Error::State`] if it was handed out or is constant.
     pub fn output<T: Element>(&mut self, i: usize) -> Result<&'a mut [T]> {
         cast_mut(self.write(i, Some(T::TYPE))?)
     }
@@ -317,7 +319,8 @@ impl<'a> InvokeContext<'a> {
         }
     }
 
-    /// The common case of [`InvokeContext::write`], in few instructions: the first output, and no variable was read.
+    /// The common case of [`InvokeContext::write`], in few instructions: nothing was handed out for writing, and no
+    /// variable was read. `None` in other cases, which include errors.
     #[inline]
     fn write_common(&mut self, i: usize, ty: Option<TensorType>) -> Option<&'a mut [u8]> {
         let id = *self.outputs.get(i)?;
@@ -415,10 +418,11 @@ impl<'a> InvokeContext<'a> {
         Ok(())
     }
 
-    /// Returns a temporary of `T`. Each is handed out once; its contents are left over from other uses.
+    /// Returns a temporary as elements of `T`, without a remainder of bytes. Each is handed out once; its contents are
+    /// left over from other uses.
     ///
     /// # Errors
-    /// [`Error::State`] if it was not requested, was handed out, or is not a whole number of elements.
+    /// [`Error::State`] if it was not requested or was handed out.
     pub fn temporary<T: Element>(&mut self, temporary: Temporary) -> Result<&'a mut [T]> {
         let bit = u32::try_from(temporary.0).ok().and_then(|i| 1u64.checked_shl(i));
         let (Some(bit), Some(&(data, len))) = (bit, self.temporaries.get(temporary.0)) else {
@@ -625,8 +629,9 @@ mod tests {
         let mut scratch = AlignedBuffer::zeroed(8).unwrap();
         let temporaries = [(scratch.bytes_mut().as_mut_ptr(), 8)];
         let mut host = Alone::default();
-        // SAFETY: the ids are below four, no output is an input, every tensor and the temporary have memory of their
-        // own, which outlives the context and starts at a multiple of 64 (`AlignedBuffer`).
+        // SAFETY: the ids are below four, and no output is an input. Every tensor and the temporary have memory of
+        // their own, except that tensor 0 may have that of output 0. The memory outlives the context and starts at a
+        // multiple of 64 (`AlignedBuffer`).
         let mut cx =
             unsafe { InvokeContext::new(&inputs, &outputs, tensors, &temporaries, &Serial, &mut host) };
         f(&mut cx);

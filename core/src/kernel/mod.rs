@@ -42,6 +42,9 @@ pub trait Kernel: Send {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()>;
 
     /// Computes the outputs from the inputs.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) for data for which the op is not defined; the errors of the context.
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()>;
 
     /// Returns true when output 0 is input 0's bytes under another shape: then the two may share memory, and `invoke`
@@ -64,7 +67,8 @@ pub struct InitContext<'a> {
     pub node: &'a Node,
     /// The subgraph that the node is in.
     pub subgraph: &'a Subgraph,
-    /// The options of a custom op, or the attributes of a composite for a kernel of its name; empty for builtin ones.
+    /// The options of a custom op, or the attributes of a composite whose kernel is registered by its name; empty for
+    /// other ops.
     pub custom_options: &'a [u8],
 }
 
@@ -150,7 +154,7 @@ unsafe impl Parallel for Serial {
 
 /// Services of the interpreter for kernels whose effects go beyond their node: variables and other subgraphs.
 pub trait Host {
-    /// Returns the resource variables of the interpreter.
+    /// Returns the resource variables and tables of the interpreter.
     fn resources(&mut self) -> &mut Resources;
 
     /// Subgraph `index` of the model, as the file has it.

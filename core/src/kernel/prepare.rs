@@ -359,7 +359,7 @@ impl<'a> PrepareContext<'a> {
         self.persistent(bytes)
     }
 
-    /// Returns the persistent ones among the [`KernelRequests::temporaries`], ascending.
+    /// Returns the indices of the persistent ones among the [`KernelRequests::temporaries`], ascending.
     pub fn persistent_requests(&self) -> &[usize] {
         self.persistent.as_deref().unwrap_or_default()
     }
@@ -436,13 +436,13 @@ impl<'a> PrepareContext<'a> {
         }
     }
 
-    /// The memory and time that the interpreter may use. It allocates memory that the kernel keeps, see
+    /// Returns the memory and time that the interpreter may use. Kernels allocate memory that they keep with
     /// [`Budget::filled`].
     pub fn budget(&self) -> &Arc<Budget> {
         self.host.budget()
     }
 
-    /// Variables and other subgraphs.
+    /// Returns the services of the interpreter: variables, tables and other subgraphs.
     pub fn host(&mut self) -> &mut dyn Host {
         &mut *self.host
     }

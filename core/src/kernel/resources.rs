@@ -12,8 +12,8 @@ use crate::types::TensorType;
 
 /// The value of a resource variable in the memory of a device.
 pub trait DeviceValue: Any + Send + Sync + Debug {
-    /// Copies the value to the CPU, in the layout of a tensor of the variable's type. `bytes` has the size of that tensor.
-    /// Blocks until the device has computed the value.
+    /// Copies the value to the CPU, in the layout of a tensor of the variable's type. `bytes` has the size of that
+    /// tensor. Blocks until the device has computed the value.
     ///
     /// # Errors
     /// If the device fails, or the caller must not block.
@@ -118,7 +118,7 @@ impl Entries {
         }
     }
 
-    /// True without entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -138,7 +138,8 @@ pub struct Resources {
     budget: Option<Arc<Budget>>,
     tables: HashMap<i32, Table>,
     handles: HashMap<(String, String), i32>,
-    /// By handle. Streaming models have few and read them in every invocation: comparing handles takes less than hashing.
+    /// By handle. Streaming models have few and read them in every invocation: comparing handles takes less than
+    /// hashing.
     variables: BTreeMap<i32, Variable>,
     initialized: HashSet<usize>,
 }
@@ -156,7 +157,8 @@ impl Resources {
         *self.handles.entry((container.to_owned(), name.to_owned())).or_insert(next)
     }
 
-    /// Returns the value of a variable, on the CPU; `None` before it was assigned. Blocks if only a device holds the value.
+    /// Returns the value of a variable, on the CPU; `None` before it was assigned. Blocks if only a device holds the
+    /// value.
     ///
     /// # Errors
     /// As [`DeviceValue::read`].
@@ -172,6 +174,9 @@ impl Resources {
     }
 
     /// Assigns a value to a variable. Memory is allocated only if the value is larger than every earlier one.
+    ///
+    /// # Errors
+    /// As [`Resources::assign_on_device`].
     pub fn assign(&mut self, handle: i32, ty: TensorType, shape: &Shape, bytes: &[u8]) -> Result<()> {
         let variable = self.sized(handle, ty, shape, bytes.len())?;
         variable.data.bytes_mut().copy_from_slice(bytes);
@@ -235,8 +240,8 @@ impl Resources {
         self.tables.get_mut(&number)
     }
 
-    /// Records that the initialization subgraph `subgraph` runs, which it does once per interpreter. Returns false if it
-    /// was recorded before.
+    /// Records that the initialization subgraph `subgraph` runs, which it does once per interpreter. Returns false if
+    /// it was recorded before.
     pub fn mark_initialized(&mut self, subgraph: usize) -> bool {
         self.initialized.insert(subgraph)
     }

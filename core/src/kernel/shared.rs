@@ -14,8 +14,8 @@ type Key = (usize, usize, TypeId, SmallVec<[usize; 4]>);
 
 /// Packed weights, which further interpreters on the same model use without packing them again.
 ///
-/// An entry is kept as long as an interpreter uses it. They are an [extension](crate::Model::extension) of the model: a
-/// copy of the model, and an edited one, start without any.
+/// An entry is kept as long as an interpreter uses it. Packed weights are an [extension](crate::Model::extension) of
+/// the model: a copy of the model, and an edited one, start without any.
 #[derive(Default)]
 pub struct SharedWeights(Mutex<HashMap<Key, Weak<dyn Any + Send + Sync>>>);
 
@@ -45,7 +45,7 @@ impl SharedWeights {
         Ok(made)
     }
 
-    /// Returns the number of packed weights, and the number of their users together.
+    /// Returns the number of packed weights, and the total number of their users.
     pub fn count(&self) -> (usize, usize) {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let users = entries.values().map(Weak::strong_count).filter(|&n| n > 0);

@@ -51,8 +51,8 @@ pub struct RuntimeTensor {
     owned: AlignedBuffer,
 }
 
-// SAFETY: `data` points into `owned`, into the arena or into the model's bytes; all three are owned by the
-// interpreter that owns this tensor and move between threads together with it.
+// SAFETY: `data` points into `owned`, which moves together with the tensor, or at memory that the caller of `set_data`
+// keeps valid as long as the tensor refers to it: the arena, the model's bytes, or those of another tensor.
 unsafe impl Send for RuntimeTensor {}
 // SAFETY: nothing is written through a shared reference to a tensor; contexts that write borrow all tensors
 // exclusively.
@@ -132,14 +132,14 @@ impl RuntimeTensor {
         self.allocate_bytes(placement, len)?;
         if self.ty == TensorType::String {
             strings::write(std::iter::repeat_n(&[][..], self.shape.elements()), self.owned.bytes_mut());
-            // Borrowing the buffer to write ended the pointer's right to it.
+            // The mutable borrow of the buffer invalidated the earlier pointer.
             self.data = self.owned.bytes_mut().as_mut_ptr();
         }
         Ok(())
     }
 
-    /// As [`RuntimeTensor::allocate`], for a value that is computed while preparing: its readers may pack it, and
-    /// then it is [released](RuntimeTensor::release). A [lent](RuntimeTensor::lend) buffer that is large enough is used.
+    /// As [`RuntimeTensor::allocate`], for a value that is computed while preparing: its readers may pack it, and then
+    /// it is [released](RuntimeTensor::release). A [lent](RuntimeTensor::lend) buffer that is large enough is used.
     ///
     /// # Errors
     /// As [`RuntimeTensor::allocate`].
@@ -193,10 +193,10 @@ impl RuntimeTensor {
     }
 
     /// Places the tensor in `buffer`, which must have the size that type and shape need. Returns the previous buffer,
-    /// if it was set in the same way.
+    /// if it was also bound.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the sizes differ.
+    /// [`Error::InvalidInput`] if the sizes differ; those of [`RuntimeTensor::byte_size`].
     pub fn bind(&mut self, mut buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
         let needed = self.byte_size()?;
         if buffer.len() != needed {
@@ -221,7 +221,7 @@ impl RuntimeTensor {
     pub fn set_constant_copy(&mut self, bytes: &[u8]) -> Result<()> {
         self.allocate_bytes(Placement::Constant, bytes.len())?;
         self.owned.bytes_mut().copy_from_slice(bytes);
-        // Borrowing the buffer to write ended the pointer's right to it.
+        // The mutable borrow of the buffer invalidated the earlier pointer.
         self.data = self.owned.bytes_mut().as_mut_ptr();
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::{Invalid, index_of, invalid};
 use crate::error::tensor_name;
 use crate::schema;
 
-/// Returns the message for a model whose weights are in other files; `None` when they are all in this one.
+/// Returns the message for a model with weights in other files; `None` if all weights are in this file.
 pub(super) fn find(model: &schema::Model<'_>) -> Result<Option<String>, Invalid> {
     let mut count = 0usize;
     let mut first = None;

@@ -53,8 +53,8 @@ impl Model {
     /// Verifies `bytes` and builds the graph.
     ///
     /// # Errors
-    /// [`Error::InvalidModel`] with the defect and its place. Unknown ops are not an error here: a resolver decides
-    /// whether they can run.
+    /// [`Error::InvalidModel`] with the defect and its place; [`Error::ExternalData`] if weights are in other files.
+    /// Unknown ops are not an error here: a resolver decides whether they can run.
     pub fn from_bytes(bytes: ModelBytes) -> Result<Self> {
         load(bytes, None)
     }
@@ -62,7 +62,7 @@ impl Model {
     /// Like [`Model::from_bytes`], with the path that error messages name.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Model::from_bytes`].
     pub fn from_bytes_named(bytes: ModelBytes, path: impl Into<PathBuf>) -> Result<Self> {
         load(bytes, Some(path.into()))
     }
@@ -126,7 +126,7 @@ fn read(bytes: ModelBytes) -> Result<ModelDraft, Invalid> {
             Ok((name, range.unwrap_or(0..0)))
         })
         .collect::<Result<_, Invalid>>()?;
-    // These fields have no reader: an index out of range is harmless.
+    // Unnamed metadata has no reader: entries with an index out of range are omitted.
     let unnamed = model.metadata_buffer().unwrap_or_default().iter();
     let unnamed = unnamed.filter_map(|i| buffers.range(u32::try_from(i).ok()?).ok());
     let unnamed_metadata = unnamed.map(Option::unwrap_or_default).collect();

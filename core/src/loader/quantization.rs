@@ -58,7 +58,7 @@ fn positive(value: i32) -> Option<usize> {
     usize::try_from(value).ok().filter(|&v| v > 0)
 }
 
-/// Per tensor or per channel.
+/// Reads affine quantization; `None` if there are no scales.
 fn affine(table: &schema::QuantizationParameters<'_>) -> Result<Option<Quantization>, Invalid> {
     let scales: Vec<f32> = table.scale().map(|s| s.iter().collect()).unwrap_or_default();
     if scales.is_empty() {

@@ -43,7 +43,7 @@ enum Kind {
 struct Schema {
     /// Fields in the order of their slots.
     tables: HashMap<String, Vec<Kind>>,
-    /// Table by type code.
+    /// For each union, its tables by type code.
     unions: HashMap<String, HashMap<u8, String>>,
 }
 
@@ -277,7 +277,7 @@ impl Copy<'_> {
     }
 }
 
-/// A number known to fit, or zero.
+/// Converts a number that is known to fit; zero if it does not.
 fn low<T: TryFrom<u64> + Default>(value: u64) -> T {
     T::try_from(value).unwrap_or_default()
 }
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn unaligned_fields_are_aligned() {
-        // Everything behind the root offset moves by one byte.
+        // Everything behind the identifier moves by one byte.
         let aligned = model(true);
         let mut sloppy = aligned.clone();
         sloppy.insert(8, 0);
@@ -357,7 +357,7 @@ mod tests {
     fn damage_stays_an_error() {
         let file = model(true);
         for end in 0..file.len() {
-            // Reading any prefix of the file ends.
+            // Any prefix of the file is read without a panic.
             let _ = rewrite(&file[..end]);
         }
         assert!(rewrite(&file[..8]).is_err());

@@ -50,7 +50,7 @@ fn infer_min(cx: &InferContext<'_>) -> InferResult {
     infer(cx, cx.params::<ArgMinParams>()?.output_type)
 }
 
-/// Infers the position of the largest or smallest element along the dimension in input 1.
+/// Indices of type `ty`, in the shape of input 0 without the dimension in input 1.
 fn infer(cx: &InferContext<'_>, ty: TensorType) -> InferResult {
     cx.arity(2..=2, 1)?;
     if !matches!(ty, TensorType::Int32 | TensorType::Int64) {

@@ -22,7 +22,8 @@ options! {
         adj_x: bool;
         /// Whether the matrices of input 1 are transposed.
         adj_y: bool;
-        /// Whether float inputs that meet integer ones are quantized with a zero point. Since version 4; false before.
+        /// Whether a float input that is multiplied by an integer one is quantized with a zero point. Since version 4;
+        /// false before.
         asymmetric_quantize_inputs: bool, since 4;
     }
 }

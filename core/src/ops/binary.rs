@@ -1,4 +1,5 @@
-//! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR, RIGHT_SHIFT.
+//! ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, POW, SQUARED_DIFFERENCE, FLOOR_DIV, FLOOR_MOD, ATAN2, BITWISE_XOR,
+//! RIGHT_SHIFT.
 
 use smallvec::smallvec;
 
@@ -213,7 +214,8 @@ fn min_version_sub(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// Versions added 8-bit, a product scale of 1 and more, 16-bit, 64-bit, complex, unsigned and float16, in this order.
+/// Versions added 8-bit, a product scale of 1 and more, 16-bit, 64-bit, complex, unsigned and plain 16-bit, and
+/// float16, in this order.
 fn min_version_mul(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Complex64, Float16, Int8, Int16, Int64, UInt32};
     lowest_with(&[
@@ -227,7 +229,7 @@ fn min_version_mul(s: &OpSignature<'_>) -> u32 {
     ])
 }
 
-/// The product of the input scales is at least the output's scale.
+/// Returns whether the product of the input scales is at least the output's scale.
 fn rescales_up(s: &OpSignature<'_>) -> bool {
     let scale = |t: Option<&Operand<'_>>| {
         t.and_then(|t| t.quantization?.affine()?.scales.first().copied()).filter(|&scale| scale != 0.0)

@@ -96,7 +96,7 @@ impl Codec {
     /// Returns the params of an operator without options.
     ///
     /// # Errors
-    /// A default of the schema is invalid; a test checks this for every op.
+    /// If a default of the schema is invalid. A test checks that the defaults of every op are valid.
     pub fn defaults(&self) -> crate::error::Result<Params> {
         let params = defaults().and_then(|operator| (self.read)(&Options(operator)));
         params.map_err(|error| Error::InvalidNode(error.to_string()))
@@ -120,7 +120,7 @@ impl Codec {
         (self.read)(&Options(operator))
     }
 
-    /// Writes params.
+    /// Writes params. Returns the member of the options unions, and the table if the op has one.
     pub(crate) fn write(
         &self,
         params: &Params,
@@ -144,7 +144,7 @@ fn write_empty(params: &Params, builder: &mut Builder<'_>) -> Result<Table, Wron
     Ok(WIPOffset::new(builder.end_table(start).value()))
 }
 
-/// The options of one operator, in FlatBuffer form. Only this module and the families use it.
+/// The options of one operator, in FlatBuffer form. Only this module and the code of `options!` use it.
 pub(crate) struct Options<'a>(schema::Operator<'a>);
 
 /// A FlatBuffer whose root is a table without fields: every accessor returns its default.

@@ -42,7 +42,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     concatenated(cx, axis(cx)?)
 }
 
-/// Returns the inputs, one after the other along dimension `axis`.
+/// Infers the concatenation of all inputs along dimension `axis`.
 pub(super) fn concatenated(cx: &InferContext<'_>, axis: usize) -> InferResult {
     let first = cx.input(0)?;
     let mut shape = first.shape.clone();
@@ -52,7 +52,7 @@ pub(super) fn concatenated(cx: &InferContext<'_>, axis: usize) -> InferResult {
         if input.ty != first.ty {
             return Err(InferError::new(format!("input {i} is {}, input 0 is {}", input.ty, first.ty)));
         }
-        // Constant scalars become a vector.
+        // Scalars become a vector.
         let dims = if first.shape.rank() == 0 && input.shape.rank() == 0 { &[1] } else { input.shape.dims() };
         let fits =
             dims.len() == shape.rank().max(1) && (0..dims.len()).all(|d| d == axis || dims[d] == shape[d]);

@@ -30,19 +30,19 @@ ops! {
 options! {
     /// Params of CONV_2D.
     Conv2D(Conv2DParams) in BuiltinOptions::Conv2DOptions(builtin_options_as_conv_2_doptions, Conv2DOptionsArgs) as TfLiteConvParams {
-        /// `padding`.
+        /// The padding of the borders.
         padding: Padding;
-        /// `stride_w`.
+        /// The distance between windows along the width.
         stride_w: i32;
-        /// `stride_h`.
+        /// The distance between windows along the height.
         stride_h: i32;
-        /// `fused_activation_function`.
+        /// Applied to the result.
         fused_activation_function: Activation;
-        /// `dilation_w_factor`.
+        /// The distance between elements of a window along the width.
         dilation_w_factor: i32;
-        /// `dilation_h_factor`.
+        /// The distance between elements of a window along the height.
         dilation_h_factor: i32;
-        /// `quantized_bias_type`.
+        /// The type of the bias of 16-bit activations; `Float32` means "not given".
         quantized_bias_type: TensorType, since 8;
     }
 }
@@ -66,7 +66,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, out])])
 }
 
-/// The bias of a convolution-like op has one element per output channel.
+/// Checks that the bias of a convolution-like op, if it is given, has one element per output channel.
 pub(crate) fn check_bias(cx: &InferContext<'_>, input: usize, channels: usize) -> Result<(), InferError> {
     match cx.optional(input) {
         Some(bias) if bias.shape.elements() != channels => {
@@ -77,7 +77,8 @@ pub(crate) fn check_bias(cx: &InferContext<'_>, input: usize, channels: usize) -
     }
 }
 
-/// Versions added 8-bit weights, integers, groups, 4-bit weights, and biases of a chosen type, in this order.
+/// Versions added 8-bit weights, 8-bit and 16-bit inputs, 8-bit weights with a scale per channel, groups, 4-bit
+/// weights, and biases of a chosen type, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float32, Int4, Int8, Int16};
     let p = s.params::<Conv2DParams>();

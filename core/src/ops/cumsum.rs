@@ -17,9 +17,9 @@ ops! {
 options! {
     /// Params of CUMSUM.
     Cumsum(CumsumParams) in BuiltinOptions::CumsumOptions(builtin_options_as_cumsum_options, CumsumOptionsArgs) as TfLiteCumsumParams {
-        /// Each sum leaves its own element out.
+        /// Whether each sum excludes its own element.
         exclusive: bool;
-        /// Sums run from the last element to the first.
+        /// Whether sums run from the last element to the first.
         reverse: bool;
     }
 }

@@ -1,5 +1,5 @@
-//! Options of custom ops, read leniently by the kernels of this project. Converters interchange whole numbers, numbers
-//! and truth values, and omit zeros.
+//! Options of custom ops, read leniently by the kernels of this project. Converters do not distinguish whole numbers,
+//! other numbers and truth values, and omit zeros.
 
 use crate::error::{Error, Result};
 use crate::flex::{Map, Value};
@@ -41,7 +41,7 @@ impl<'a> Options<'a> {
     /// Returns the size, count or index of this name, 0 if there is none.
     ///
     /// # Errors
-    /// The option is not a number, not whole or below 0.
+    /// The option is not a number, not whole, below 0 or above `i32::MAX`.
     pub fn size(&self, name: &str) -> Result<usize> {
         size(name, self.number(name)?.unwrap_or(0.0))
     }
@@ -61,7 +61,7 @@ impl<'a> Options<'a> {
         list.into_iter().map(|v| size(name, v)).collect()
     }
 
-    /// Returns the text of this name; `None` if there is none.
+    /// Returns the text of this name; `None` if there is none, or if the option is not a text.
     pub fn text(&self, name: &str) -> Option<&'a str> {
         self.0.optional(name).ok().flatten()
     }

@@ -65,7 +65,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(cx.input(0)?.ty, [n, h, w, out])])
 }
 
-/// Versions added dilation, integers, 8-bit and 4-bit weights, in this order.
+/// Versions added dilation, 8-bit inputs, 8-bit weights, 16-bit inputs, 8-bit weights with a scale per channel, and
+/// 4-bit weights, in this order.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int4, Int8, Int16};
     let p = s.params::<DepthwiseConv2DParams>();

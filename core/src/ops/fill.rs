@@ -27,7 +27,7 @@ ops! {
     }
 }
 
-/// A tensor of the shape in input 0, all elements that of input 1.
+/// A tensor of the shape in input 0, whose elements are all equal to the one of input 1.
 fn infer_fill(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let value = cx.input(1)?;
@@ -39,7 +39,7 @@ fn infer_fill(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(value.ty, shape)])
 }
 
-/// Numbers from input 0 up to, but without, input 1, input 2 apart.
+/// Numbers from input 0 (included) to input 1 (excluded), in steps of input 2.
 fn infer_range(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 1)?;
     let (start, limit, delta) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);

@@ -41,9 +41,10 @@ options! {
         fused_activation_function: Activation;
         /// The storage of the weights. Since version 2; `Default` before.
         weights_format: WeightsFormat, since 2;
-        /// Whether the output keeps the input's leading dimensions instead of one batch dimension. Since version 5; false before.
+        /// Whether the output keeps the input's leading dimensions instead of one batch dimension. Since version 5;
+        /// false before.
         keep_num_dims: bool, since 5;
-        /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 9; false before.
+        /// Whether float inputs with integer weights are quantized with a zero point. Since version 9; false before.
         asymmetric_quantize_inputs: bool, since 9;
         /// The type of the bias of 16-bit activations. Since version 11; `Float32` means "not given".
         quantized_bias_type: TensorType, since 11;
@@ -93,7 +94,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(outputs)
 }
 
-/// Each version added a feature; see the table of versions.
+/// Each version added one feature, in the order of the list.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Float32, Int2, Int4, Int8, Int16};
     let p = s.params::<FullyConnectedParams>();

@@ -56,7 +56,7 @@ fn infer_gather(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, shape)])
 }
 
-/// Axis and batch dimensions of a GATHER, counted from the front.
+/// Returns the axis of a GATHER, counted from the front, and the number of its batch dimensions.
 pub fn gather_dimensions(cx: &InferContext<'_>) -> Result<(usize, usize), InferError> {
     let p: &GatherParams = cx.params()?;
     let (input, indices) = (cx.input(0)?.shape, cx.input(1)?.shape);

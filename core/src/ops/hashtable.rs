@@ -73,7 +73,7 @@ fn infer_find(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(default.ty, keys.shape.clone())])
 }
 
-/// Fills the table with the keys in input 1 and the values in input 2, unless it was filled before.
+/// No outputs: the op fills the table with the keys in input 1 and the values in input 2, unless it was filled before.
 fn infer_import(cx: &InferContext<'_>) -> InferResult {
     cx.arity(3..=3, 0)?;
     check_handle(cx)?;
@@ -88,7 +88,7 @@ fn infer_import(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![])
 }
 
-/// Infers the number of keys in the table.
+/// The number of keys in the table, `[1]`.
 fn infer_size(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     check_handle(cx)?;

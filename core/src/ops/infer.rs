@@ -45,8 +45,8 @@ impl<'a> InferTensor<'a> {
         self
     }
 
-    /// Returns the constant data, a list of dimensions or of sizes, as integers: the type must be INT32 or INT64. `None` if the
-    /// data is not constant.
+    /// Returns the constant data, a list of dimensions or of sizes, as integers: the type must be INT32 or INT64.
+    /// `None` if the data is not constant.
     ///
     /// # Errors
     /// For other types, and for more than [`MAX_INTEGERS`] elements.
@@ -66,7 +66,7 @@ impl<'a> InferTensor<'a> {
     /// As [`InferTensor::integers`], for any number of elements.
     ///
     /// # Errors
-    /// For other types than INT32 and INT64.
+    /// For types other than INT32 and INT64.
     pub fn integer_elements(&self) -> Result<Option<impl ExactSizeIterator<Item = i64>>, InferError> {
         let Some(bytes) = self.constant else { return Ok(None) };
         let size = match self.ty {
@@ -81,6 +81,9 @@ impl<'a> InferTensor<'a> {
     }
 
     /// Returns the one integer that the constant data holds. `None` if the data is not constant.
+    ///
+    /// # Errors
+    /// For types other than INT32 and INT64, and for another number of elements; the error begins with `what`.
     pub fn integer(&self, what: &str) -> Result<Option<i64>, InferError> {
         let Some(mut elements) = self.integer_elements()? else { return Ok(None) };
         match (elements.len(), elements.next()) {
@@ -89,8 +92,11 @@ impl<'a> InferTensor<'a> {
         }
     }
 
-    /// Returns the one element of type `T` that the constant data holds. `None` if the data is not constant, or of another
-    /// type.
+    /// Returns the one element of type `T` that the constant data holds. `None` if the data is not constant, or of
+    /// another type.
+    ///
+    /// # Errors
+    /// For another number of elements; the error begins with `what`.
     pub fn scalar<T: Element>(&self, what: &str) -> Result<Option<T>, InferError> {
         let Some(bytes) = self.constant.filter(|_| self.ty == T::TYPE) else { return Ok(None) };
         match bytemuck::try_pod_read_unaligned(bytes) {
@@ -273,7 +279,8 @@ impl<'a> InferContext<'a> {
     }
 }
 
-/// `axis` counted from the front, when negative from the back, checked against `rank`.
+/// Returns `axis` counted from the front; a negative `axis` counts from the back. An axis out of range for `rank` is an
+/// error.
 pub fn axis_in(axis: i64, rank: usize) -> Result<usize, InferError> {
     let error = || InferError::new(format!("axis {axis} is out of range for rank {rank}"));
     let signed = i64::try_from(rank).map_err(|_| error())?;
@@ -329,7 +336,7 @@ pub struct Window<S = usize> {
 }
 
 /// Returns the output size of a sliding window along one dimension, for conv and pool ops. A stride or dilation below 1
-/// is an error.
+/// and an empty window are errors.
 pub fn windowed_output(input: usize, window: Window<i32>, padding: Padding) -> Result<usize, InferError> {
     let positive = |v: i32, what: &str| {
         usize::try_from(v)

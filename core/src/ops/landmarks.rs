@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub struct CropParams {
     /// The landmarks that the crop contains; at least one.
     pub subset: Vec<usize>,
-    /// Two landmarks on a horizontal line.
+    /// The left and the right landmark, whose connecting line determines the rotation of the crop.
     pub line: [usize; 2],
     /// The size of the crop.
     pub size: CropSize,
@@ -19,7 +19,8 @@ pub struct CropParams {
 /// The size of a crop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CropSize {
-    /// Version 1: landmarks are in `range`; the crop is from a map of one height and width to one of another.
+    /// Version 1: landmarks are numbers up to `range`, which are scaled to the size of the map; the line becomes
+    /// horizontal.
     Relative {
         /// Landmarks are between 0 and this.
         range: f32,
@@ -30,7 +31,7 @@ pub enum CropSize {
         /// Height and width of the crop.
         output: [f32; 2],
     },
-    /// Version 2: landmarks are positions in the map; the line is turned to this angle.
+    /// Version 2: landmarks are positions in the map; the line is rotated to `angle`.
     Absolute {
         /// In radians.
         angle: f32,

@@ -23,13 +23,13 @@ options! {
         bias: f32;
         /// The factor of the sum of squares.
         alpha: f32;
-        /// The power that values are divided by.
+        /// The exponent of the divisor.
         beta: f32;
     }
 }
 
-/// `[batch, height, width, channels]`: each value is divided by a power of the sum of its neighbours along the
-/// channels.
+/// `[batch, height, width, channels]`: each value is divided by a power of the sum of the squares of its neighbours
+/// along the channels.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let input = cx.input(0)?;

@@ -44,7 +44,7 @@ options! {
         proj_clip: f32;
         /// The kind of cell.
         kernel_type: LstmKernelType, since 2;
-        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        /// Whether float inputs with integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 4;
     }
 }
@@ -60,7 +60,7 @@ options! {
         proj_clip: f32;
         /// Whether time is the outermost dimension, before the batch.
         time_major: bool;
-        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        /// Whether float inputs with integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 3;
         /// Whether recurrent weights are diagonal matrices; the file holds the diagonals.
         diagonal_recurrent_tensors: bool, since 4;
@@ -80,7 +80,7 @@ options! {
         merge_outputs: bool;
         /// Whether time is the outermost dimension, before the batch.
         time_major: bool, since 2;
-        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        /// Whether float inputs with integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 3;
     }
 }
@@ -114,8 +114,9 @@ pub mod inputs {
         pub cell_state: usize,
         /// Factors `[cells]` of each gate's normalization; none for cells that cannot have it.
         pub norm: [Option<usize>; 4],
-        /// Weights `[cells, auxiliary features]` of each gate for [`AUXILIARY`]; none for cells that cannot have it. Where
-        /// both cells lack them but the auxiliary input is given, the backward cell reads it in place of the input.
+        /// Weights `[cells, auxiliary features]` of each gate for [`AUXILIARY`]; none for cells that cannot have it.
+        /// Where both cells lack them but the auxiliary input is given, the backward cell reads it in place of the
+        /// input.
         pub auxiliary: [Option<usize>; 4],
     }
 
@@ -240,8 +241,8 @@ fn infer_basic(cx: &InferContext<'_>) -> InferResult {
     ])
 }
 
-/// Checks the operands of a full cell, which has weights for an auxiliary input of the width `auxiliary`; returns how
-/// many outputs it has.
+/// Checks the operands of a full cell, which has weights for an auxiliary input if `auxiliary` is the width of one;
+/// returns the number of outputs.
 fn check_cell(
     cx: &InferContext<'_>,
     cell: &inputs::Cell,
@@ -285,7 +286,7 @@ fn check_cell(
     Ok(outputs)
 }
 
-/// Input `i` must be given with this shape, or must be left out.
+/// Checks that input `i` has this shape if `there`, and is left out if not.
 fn expect_if(cx: &InferContext<'_>, there: bool, i: usize, shape: &[usize]) -> Result<(), InferError> {
     match cx.optional(i) {
         Some(_) if !there => Err(InferError::new(format!("input {i} does not go with the inputs left out"))),
@@ -294,7 +295,7 @@ fn expect_if(cx: &InferContext<'_>, there: bool, i: usize, shape: &[usize]) -> R
     }
 }
 
-/// Input `i`, a state, may be flat: its number of elements counts.
+/// Checks the number of elements of input `i`, a state, which may be flat.
 fn expect_state(cx: &InferContext<'_>, i: usize, batch: usize, width: usize) -> Result<(), InferError> {
     let shape = cx.input(i)?.shape;
     if shape.checked_elements().is_some_and(|n| Some(n) == batch.checked_mul(width)) {

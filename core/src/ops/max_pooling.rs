@@ -22,7 +22,7 @@ impl MaxPoolingParams {
     /// window, and the activation.
     ///
     /// # Errors
-    /// If they are too short, a window is empty, or the activation is another one.
+    /// If they are too short, a window is empty, or the activation is not NONE, RELU, RELU_N1_TO_1 or RELU6.
     pub fn read(options: &[u8]) -> Result<Self> {
         let fields = options.as_chunks().0;
         let invalid = |text: String| Error::InvalidNode(text);

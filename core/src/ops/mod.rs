@@ -112,7 +112,8 @@ macro_rules! params {
             None,
             /// A custom op: its options are the node's raw bytes.
             Custom,
-            /// A builtin op that has no definition in this build; it cannot be resolved either.
+            /// A builtin op without a definition in this build, or a newer version of one with options that this build
+            /// cannot read.
             Undefined,
             $(#[doc = concat!("[`", stringify!($path), "`].")] $variant($path),)*
             $(#[doc = concat!("[`", stringify!($rare_path), "`].")] $rare(Box<$rare_path>),)*
@@ -330,7 +331,7 @@ pub(crate) enum ReadError {
     /// An enum field holds a value that this build does not know.
     #[error("its {field} has the unknown value {value}")]
     UnknownValue {
-        /// The enum.
+        /// The options table and its field.
         field: &'static str,
         /// The value.
         value: i64,

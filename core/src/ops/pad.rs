@@ -42,7 +42,7 @@ options! {
     }
 }
 
-/// Adds elements of one value around the input: input 2, or the representation of 0.
+/// The input with elements of one value around it: input 2, or the representation of 0.
 fn infer_pad(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=3, 1)?;
     let ty = cx.input(0)?.ty;
@@ -57,7 +57,7 @@ fn infer_pad(cx: &InferContext<'_>) -> InferResult {
     padded(cx, |_, _| Ok(()))
 }
 
-/// Mirrors the input's border.
+/// The input with its border mirrored around it.
 fn infer_mirror_pad(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 1)?;
     let edge = usize::from(cx.params::<MirrorPadParams>()?.mode == MirrorPadMode::Reflect);

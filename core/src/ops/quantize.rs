@@ -81,7 +81,7 @@ fn infer_dequantize(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(TensorType::Float32, input.shape.clone())])
 }
 
-/// Floats stay floats.
+/// The input, rounded as by quantization: type and shape stay the same.
 fn infer_fake_quant(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let p: &FakeQuantParams = cx.params()?;

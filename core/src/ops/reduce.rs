@@ -69,7 +69,7 @@ ops! {
 options! {
     /// Params of MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD, REDUCE_ANY, REDUCE_ALL.
     Reducer(ReducerParams) in BuiltinOptions::ReducerOptions(builtin_options_as_reducer_options, ReducerOptionsArgs) as TfLiteReducerParams {
-        /// Reduced dimensions stay, with size 1.
+        /// Whether reduced dimensions stay, with size 1.
         keep_dims: bool;
     }
 }

@@ -38,7 +38,7 @@ ops! {
 options! {
     /// Params of RESHAPE.
     Reshape(ReshapeParams) in BuiltinOptions::ReshapeOptions(builtin_options_as_reshape_options, ReshapeOptionsArgs) as TfLiteReshapeParams {
-        /// `new_shape`.
+        /// The new shape, unless input 1 holds it. One dimension may be -1 and is computed.
         new_shape: Vec<i32>;
     }
 }
@@ -46,7 +46,7 @@ options! {
 options! {
     /// Params of SQUEEZE.
     Squeeze(SqueezeParams) in BuiltinOptions::SqueezeOptions(builtin_options_as_squeeze_options, SqueezeOptionsArgs) as TfLiteSqueezeParams {
-        /// `squeeze_dims`.
+        /// The dimensions of size 1 to remove; negative counts from the back. Without any, all dimensions of size 1.
         squeeze_dims: Vec<i32>;
     }
 }

@@ -29,9 +29,9 @@ ops! {
 options! {
     /// Params of RESIZE_BILINEAR.
     ResizeBilinear(ResizeBilinearParams) in BuiltinOptions::ResizeBilinearOptions(builtin_options_as_resize_bilinear_options, ResizeBilinearOptionsArgs) as TfLiteResizeBilinearParams {
-        /// The centers of the corner pixels of input and output coincide.
+        /// Whether the centers of the corner pixels of input and output coincide.
         align_corners: bool;
-        /// Pixels are areas, and their centers are half a pixel from their edges.
+        /// Whether pixels are areas, whose centers are half a pixel from their edges.
         half_pixel_centers: bool, since 3;
     }
 }
@@ -39,9 +39,9 @@ options! {
 options! {
     /// Params of RESIZE_NEAREST_NEIGHBOR.
     ResizeNearestNeighbor(ResizeNearestNeighborParams) in BuiltinOptions::ResizeNearestNeighborOptions(builtin_options_as_resize_nearest_neighbor_options, ResizeNearestNeighborOptionsArgs) as TfLiteResizeNearestNeighborParams {
-        /// The centers of the corner pixels of input and output coincide.
+        /// Whether the centers of the corner pixels of input and output coincide.
         align_corners: bool, since 3;
-        /// Pixels are areas, and their centers are half a pixel from their edges.
+        /// Whether pixels are areas, whose centers are half a pixel from their edges.
         half_pixel_centers: bool, since 3;
     }
 }
@@ -78,7 +78,7 @@ fn resized(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(ty, [n, height, width, c])])
 }
 
-/// Versions added 8-bit, pixel centres at halves and 16-bit, in this order.
+/// Versions added 8-bit, pixel centers at halves and 16-bit, in this order.
 fn min_version_bilinear(s: &OpSignature<'_>) -> u32 {
     use TensorType::{Int8, Int16};
     let p = s.params::<ResizeBilinearParams>();

@@ -43,7 +43,7 @@ options! {
     Rnn(RnnParams) in BuiltinOptions::RNNOptions(builtin_options_as_rnnoptions, RNNOptionsArgs) as TfLiteRNNParams {
         /// Applied to the units' sums; the result is both output and state.
         fused_activation_function: Activation;
-        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        /// Whether float inputs with integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 3;
     }
 }
@@ -55,7 +55,7 @@ options! {
         time_major: bool;
         /// Applied to the units' sums; the result is both output and state.
         fused_activation_function: Activation;
-        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        /// Whether float inputs with integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 3;
     }
 }
@@ -69,7 +69,7 @@ options! {
         fused_activation_function: Activation;
         /// Whether both directions are written to one output, each step's forward units before the backward ones.
         merge_outputs: bool;
-        /// Whether float inputs that meet integer weights are quantized with a zero point.
+        /// Whether float inputs with integer weights are quantized with a zero point.
         asymmetric_quantize_inputs: bool, since 3;
     }
 }

@@ -27,8 +27,8 @@ ops! {
     }
 }
 
-/// Infers the elements of input 1 where the condition is true, and those of input 2 elsewhere; both have the same
-/// shape. The condition has their shape, one element per index of the first dimension, or one element.
+/// The elements of input 1 where the condition is true, and those of input 2 elsewhere; both have the same shape. The
+/// condition has their shape, one element per index of the first dimension, or rank 0.
 fn infer_select(cx: &InferContext<'_>) -> InferResult {
     let [condition, x, y] = operands(cx)?;
     if let Some(single) = single(cx, [condition, x, y]) {

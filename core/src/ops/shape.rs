@@ -44,7 +44,7 @@ fn infer_shape(cx: &InferContext<'_>) -> InferResult {
     }
 }
 
-/// Infers the number of dimensions of the input, as a scalar.
+/// The number of dimensions of the input, as a scalar.
 fn infer_rank(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     cx.input(0)?;

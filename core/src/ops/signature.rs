@@ -14,9 +14,9 @@ pub struct Operand<'a> {
     pub shape: &'a Shape,
     /// Quantization, if any.
     pub quantization: Option<&'a Quantization>,
-    /// The file holds its data.
+    /// Whether the file holds its data.
     pub constant: bool,
-    /// The data is stored sparsely.
+    /// Whether the data is stored sparsely.
     pub sparse: bool,
 }
 
@@ -113,24 +113,25 @@ impl<'a> OpSignature<'a> {
         self.input(i).map_or(0, |t| t.shape.rank())
     }
 
-    /// Input `i` is quantized.
+    /// Returns whether input `i` is quantized.
     pub fn quantized(&self, i: usize) -> bool {
         self.input(i).is_some_and(|t| t.quantization.is_some())
     }
 
-    /// Input `i` has a scale per index of `dimension`, and more than one.
+    /// Returns whether input `i` has a scale per index of `dimension`, and more than one.
     pub(super) fn per_channel(&self, i: usize, dimension: usize) -> bool {
         self.input(i).is_some_and(|t| t.scales() > 1 && t.shape.get(dimension) == Some(&t.scales()))
     }
 
-    /// Float activations with 8-bit weights, which quantizes the activations on the fly.
+    /// Returns whether float activations have 8-bit weights and a float output: kernels quantize these activations on
+    /// the fly.
     pub(super) fn hybrid(&self, data: usize, weights: usize) -> bool {
         self.input_is(data, &[TensorType::Float32])
             && self.input_is(weights, &[TensorType::Int8])
             && self.output_is(0, &[TensorType::Float32])
     }
 
-    /// Inputs 0 and 1 differ in shape, and one has more than four dimensions.
+    /// Returns whether inputs 0 and 1 differ in shape, and one has more than four dimensions.
     pub fn broadcasts_beyond_rank_4(&self) -> bool {
         match (self.input(0), self.input(1)) {
             (Some(a), Some(b)) => a.shape != b.shape && a.shape.rank().max(b.shape.rank()) > 4,
@@ -185,8 +186,8 @@ pub(super) fn no_arithmetic(_: &OpSignature<'_>) -> u64 {
     0
 }
 
-/// Multiply-adds of an op that sums, for each output element, over the weights of one of the `outputs` units in input
-/// `weights`.
+/// Multiply-adds of an op that sums, for each output element, over the weights of one unit in input `weights`, whose
+/// dimension `units` enumerates the units.
 pub(super) fn per_weight(s: &OpSignature<'_>, weights: usize, units: usize) -> u64 {
     let Some(w) = s.input(weights) else { return 0 };
     let units = w.shape.get(units).map_or(1, |&n| n as u64).max(1);

@@ -21,7 +21,7 @@ options! {
         ngram_size: i32;
         /// The maximum number of words to skip between two words of a gram.
         max_skip_size: i32;
-        /// Whether fewer words than `ngram_size` are put together, too.
+        /// Whether grams of fewer than `ngram_size` words are included.
         include_all_ngrams: bool;
     }
 }

@@ -59,7 +59,7 @@ options! {
         new_axis_mask: i32;
         /// Bit `i`: entry `i` selects one index, and the output lacks the dimension.
         shrink_axis_mask: i32;
-        /// `end` is relative to the begin of the slice.
+        /// Whether `end` is relative to the begin of the slice.
         offset: bool, since 8;
     }
 }
@@ -86,8 +86,8 @@ fn infer_strided_slice(cx: &InferContext<'_>) -> InferResult {
     }
 }
 
-/// The indices that a slice reads along one dimension of the input: `start`, `start + step`, …, `count` indices, all of them
-/// inside the dimension.
+/// The indices that a slice reads along one dimension of the input: `start`, `start + step`, …, `count` indices, all of
+/// them inside the dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SliceRange {
@@ -194,7 +194,8 @@ fn dimension(input: &Shape, d: usize) -> Result<usize, InferError> {
     input.get(d).copied().ok_or_else(|| InferError::new(format!("more entries than {input} has dimensions")))
 }
 
-/// `begin:end:stride` along a dimension of `size`; indices beyond it are clamped, as in Python.
+/// Returns the range of `begin:end:stride` along a dimension of `size`; indices beyond it are clamped, as in Python. A
+/// stride of 0 is an error.
 fn range(
     size: usize,
     begin: Option<i64>,
@@ -229,7 +230,8 @@ fn range(
     })
 }
 
-/// The one index of a dimension that is shrunk.
+/// Returns the range of the one index that is selected along a shrunk dimension. A stride below 1, and an index that
+/// selects nothing, are errors.
 fn single(size: usize, begin: Option<i64>, stride: i64) -> Result<SliceRange, InferError> {
     let range = range(size, begin, None, stride, false)?;
     if stride < 0 || range.count == 0 {

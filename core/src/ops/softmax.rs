@@ -34,7 +34,7 @@ options! {
     }
 }
 
-/// Along the innermost dimension. 8-bit inputs may have a 16-bit output.
+/// The input, normalized along the innermost dimension. 8-bit inputs may have a 16-bit output.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
     let input = cx.input(0)?;

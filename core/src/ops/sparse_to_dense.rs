@@ -57,7 +57,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(values.ty, shape)])
 }
 
-/// One value for all, or one for each of `count`.
+/// Returns whether there is one value for all indices, or one for each of `count`.
 fn one_each(values: &Shape, count: usize) -> bool {
     matches!(*values.dims(), []) || *values.dims() == [count]
 }

@@ -1,5 +1,5 @@
-//! CUSTOM, DELEGATE, PLACEHOLDER_FOR_GREATER_OP_CODES: codes that refer to the op's code or name elsewhere. None
-//! of them can run.
+//! CUSTOM, DELEGATE, PLACEHOLDER_FOR_GREATER_OP_CODES: codes that do not identify an op by themselves. None of them can
+//! run.
 
 use super::{Codec, InferError, always_1, no_arithmetic};
 
@@ -13,7 +13,7 @@ ops! {
         history: &[],
     }
 
-    /// Nodes that a delegate took over, in memory.
+    /// Stands for nodes that a delegate claimed, in memory only.
     DELEGATE {
         codec: Codec::NONE,
         infer: |_| Err(InferError::new("DELEGATE is not a builtin op: it stands for nodes that a delegate runs, and is in no file")),

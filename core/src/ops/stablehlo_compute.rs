@@ -107,11 +107,11 @@ options! {
     StablehloDotGeneral(StablehloDotGeneralParams) in BuiltinOptions2::StablehloDotGeneralOptions(builtin_options_2_as_stablehlo_dot_general_options, StablehloDotGeneralOptionsArgs) {
         /// The dimensions of input 0 that run over independent products.
         lhs_batching_dimensions: Vec<i64>;
-        /// The dimensions of input 1 that run with them.
+        /// The corresponding dimensions of input 1.
         rhs_batching_dimensions: Vec<i64>;
         /// The dimensions of input 0 that are summed over.
         lhs_contracting_dimensions: Vec<i64>;
-        /// The dimensions of input 1 that run with them.
+        /// The corresponding dimensions of input 1.
         rhs_contracting_dimensions: Vec<i64>;
         /// The requested precision of the inputs.
         precision_config: Vec<PrecisionConfig>;
@@ -166,8 +166,8 @@ options! {
     }
 }
 
-/// Names the three kinds of dimensions that a convolution's tensors have: two single ones and the spatial ones. All
-/// dimensions of the tensor must be among them, once.
+/// Returns the dimensions of a tensor of a convolution in the order `first`, `second`, `spatial`. Each dimension of the
+/// tensor must be among them once.
 fn layout(
     rank: usize,
     first: i64,
@@ -396,7 +396,7 @@ pub fn sorted_dimension(cx: &InferContext<'_>) -> Result<usize, InferError> {
     axis_in(cx.params::<StablehloSortParams>()?.dimension, cx.input(0)?.shape.rank())
 }
 
-/// Output 0 is the state after, output 1 the bits. The declared shape of output 1 decides the number of bits.
+/// Output 0 is the next state, output 1 the bits. The declared type and shape of output 1 determine the number of bits.
 fn infer_rng_bit_generator(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 2)?;
     let state = cx.input(0)?;

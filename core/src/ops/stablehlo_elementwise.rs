@@ -73,7 +73,7 @@ ops! {
         history: &[],
     }
 
-    /// Bitwise, for integers.
+    /// Bitwise for integers, logical for booleans.
     STABLEHLO_AND {
         codec: Codec::NONE,
         infer: infer_bits,
@@ -82,7 +82,7 @@ ops! {
         history: &[(1, "2.17.0")],
     }
 
-    /// Bitwise, for integers.
+    /// Bitwise for integers, logical for booleans.
     STABLEHLO_OR {
         codec: Codec::NONE,
         infer: infer_bits,

@@ -85,7 +85,8 @@ pub struct Boxes {
 }
 
 impl Boxes {
-    /// The sizes of `batch` in the places that `box_dims` leaves, those of a box in the places of `box_dims`.
+    /// Returns the shape of the output or the updates: the sizes of a box in the dimensions `box_dims`, and the sizes
+    /// of `batch` in the others.
     fn shape(&self) -> Shape {
         let (mut batch, mut inner) =
             (self.batch.iter(), self.input_dims.iter().filter_map(|&d| self.size.get(d)));
@@ -95,7 +96,8 @@ impl Boxes {
     }
 }
 
-/// The part that gather and scatter share: the layout of the indices, and the dimensions that they refer to.
+/// Returns the part that gather and scatter share: the layout of the indices, and the dimensions that they refer to.
+/// The size of a box remains empty.
 fn boxes(
     input: &Shape,
     indices: &InferTensor<'_>,

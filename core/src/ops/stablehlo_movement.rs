@@ -257,7 +257,7 @@ fn infer_dynamic_update_slice(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(input.ty, input.shape.clone())])
 }
 
-/// Inputs from `first` hold the first index of a box of input 0, along each dimension.
+/// Checks that a box of `size` fits input 0. The inputs from `first` on hold its first index along each dimension.
 fn check_box(cx: &InferContext<'_>, first: usize, size: &Shape) -> Result<(), InferError> {
     let shape = cx.input(0)?.shape;
     cx.arity(first + shape.rank()..=first + shape.rank(), 1)?;

@@ -21,11 +21,11 @@ ops! {
 options! {
     /// Params of SVDF.
     Svdf(SvdfParams) in BuiltinOptions::SVDFOptions(builtin_options_as_svdfoptions, SVDFOptionsArgs) as TfLiteSVDFParams {
-        /// Filters that are summed up to one unit.
+        /// The number of filters that are summed to one unit.
         rank: i32;
         /// Applied to the result.
         fused_activation_function: Activation;
-        /// Whether float inputs that meet integer weights are quantized with a zero point. Since version 4; false before.
+        /// Whether float inputs with integer weights are quantized with a zero point. Since version 4; false before.
         asymmetric_quantize_inputs: bool, since 4;
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn gives(def: &OpDef, params: Params, inputs: &[Option<T>], ty: Tenso
     assert_eq!(inferred.as_slice(), [Inferred::known(ty, Shape::new(shape))], "{def:?}");
 }
 
-/// Checks that a use with this many outputs is rejected, with this in the text.
+/// Checks that a use with this number of outputs is rejected, and that the error contains `text`.
 pub(crate) fn refused(def: &OpDef, params: Params, inputs: &[Option<T>], outputs: usize, text: &str) {
     let outputs = vec![TensorType::Float32; outputs];
     let error = infer(def, params, inputs, &outputs).expect_err("the use is wrong").to_string();
@@ -80,7 +80,7 @@ pub(crate) fn good(def: &OpDef, params: impl Into<Params>, inputs: &[T], outputs
     assert_eq!(inferred.as_slice(), want, "{def:?}");
 }
 
-/// Checks that a use with these declared outputs is rejected, with this in the text.
+/// Checks that a use with these declared outputs is rejected, and that the error contains `text`.
 pub(crate) fn bad(def: &OpDef, params: impl Into<Params>, inputs: &[T], outputs: &[T], text: &str) {
     let inputs: Vec<_> = inputs.iter().cloned().map(Some).collect();
     let error =

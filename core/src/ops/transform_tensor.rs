@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 pub struct TransformTensorParams {
     /// Height and width of the output.
     pub size: [usize; 2],
-    /// The matrix maps the centers of pixels, not their corners.
+    /// Whether the matrix maps the centers of pixels, not their corners.
     pub centered: bool,
 }
 
@@ -17,7 +17,7 @@ impl TransformTensorParams {
     /// Reads the node's options.
     ///
     /// # Errors
-    /// If they are damaged, or ask for another interpolation.
+    /// If they are damaged, or name an interpolation other than bilinear.
     pub fn read(options: &[u8], version: u32) -> Result<Self> {
         let options = Options::parse(options)?;
         let centered = version >= 2;

@@ -59,7 +59,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
             "an output of batch {wanted_batch} and {wanted_out} channels, expected {batch} and {out}"
         )));
     }
-    // The sizes of the transposed convolution's output; computing them checks strides and kernel.
+    // The sizes of the convolution's output are not needed; computing them checks strides and kernel.
     let p: &TransposeConvParams = cx.params()?;
     windowed_output(height, Window { size: kernel_h, stride: p.stride_h, dilation: 1 }, p.padding)?;
     windowed_output(width, Window { size: kernel_w, stride: p.stride_w, dilation: 1 }, p.padding)?;

@@ -215,7 +215,7 @@ ops! {
 options! {
     /// Params of GELU.
     Gelu(GeluParams) in BuiltinOptions::GeluOptions(builtin_options_as_gelu_options, GeluOptionsArgs) as TfLiteGeluParams {
-        /// Computed with `tanh` instead of the error function.
+        /// Whether it is computed with `tanh` instead of the error function.
         approximate: bool;
     }
 }

@@ -23,7 +23,7 @@ options! {
 }
 
 /// The different values of a vector in the order in which they first occur, and the index of its value for each
-/// element. Their number depends on the data.
+/// element. The number of different values depends on the data.
 fn infer(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 2)?;
     let [elements] = cx.shape_of_rank(0, "the input")?;

@@ -40,7 +40,7 @@ impl ParamValue<'_> {
         }
     }
 
-    /// Returns a number.
+    /// Returns a real or a whole number; `None` for other values.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             ParamValue::Float(f) => Some(f.into()),
@@ -58,7 +58,7 @@ impl ParamValue<'_> {
         }
     }
 
-    /// Returns a list of whole numbers.
+    /// Returns a list of whole numbers, bytes, booleans, or numbers of enum values; `None` for other values.
     pub fn to_i64s(&self) -> Option<Vec<i64>> {
         Some(match self {
             ParamValue::Bytes(list) => list.iter().map(|&i| i.into()).collect(),

@@ -47,7 +47,7 @@ options! {
 /// The error of reading a variable that has no value.
 pub const UNASSIGNED: &str = "the variable has no value yet";
 
-/// Returns the error of reading a variable that holds a tensor of another type or shape than the model declares.
+/// Returns the error of reading a variable whose type or shape differs from the declaration in the model.
 pub fn mismatch(holds: (TensorType, &Shape), expected: (TensorType, &Shape)) -> String {
     format!("the variable holds {} {}, expected {} {}", holds.0, holds.1, expected.0, expected.1)
 }
@@ -59,7 +59,7 @@ fn infer_handle(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::known(TensorType::Resource, declared.cloned().unwrap_or_default())])
 }
 
-/// Infers the value of the variable, in the shape that the file declares; a declared scalar represents an unknown
+/// The value of the variable, in the type and shape that the file declares; a declared scalar represents an unknown
 /// shape.
 fn infer_read(cx: &InferContext<'_>) -> InferResult {
     cx.arity(1..=1, 1)?;
@@ -71,7 +71,7 @@ fn infer_read(cx: &InferContext<'_>) -> InferResult {
     }])
 }
 
-/// Gives the variable of input 0 the value of input 1.
+/// No outputs: the op assigns the value of input 1 to the variable of input 0.
 fn infer_assign(cx: &InferContext<'_>) -> InferResult {
     cx.arity(2..=2, 0)?;
     check_handle(cx)?;

@@ -22,7 +22,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     Ok(smallvec![Inferred::data_dependent(TensorType::Int64)])
 }
 
-/// Version 2 added conditions of other types than BOOL.
+/// Version 2 added conditions of types other than BOOL.
 fn min_version(s: &OpSignature<'_>) -> u32 {
     use TensorType::Bool;
     lowest_with(&[(2, !s.input_is(0, &[Bool]))])

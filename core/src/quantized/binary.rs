@@ -20,7 +20,7 @@ pub struct Scaled {
 }
 
 impl Scaled {
-    /// For a sum or a difference.
+    /// Returns the factors of a sum or a difference.
     ///
     /// # Errors
     /// For scales beyond the range of fixed-point factors, and for 16 bits with zero points.
@@ -31,10 +31,10 @@ impl Scaled {
         })
     }
 
-    /// For the square of a difference.
+    /// Returns the factors of the square of a difference.
     ///
     /// # Errors
-    /// As for [`Scaled::sum`].
+    /// As for [`Scaled::sum`], and for an output scale that is so small that the factor of a result is 1 or above.
     pub fn squared(inputs: [Steps; 2], to: Steps) -> Result<Self> {
         const LEFT_SHIFT: u32 = 7;
         Self::with(inputs, to, LEFT_SHIFT, |twice_max| {
@@ -65,7 +65,7 @@ impl Scaled {
         })
     }
 
-    /// Both inputs at the common scale, multiplied by this function.
+    /// Returns both inputs at the common scale. `apply` multiplies a factor and a value.
     pub fn inputs_with(&self, apply: fn(Multiplier, i32) -> i32, a: i32, b: i32) -> [i32; 2] {
         let scaled = |value: i32, i: usize| {
             let shifted = value.wrapping_sub(self.zero_points[i]).wrapping_shl(self.left_shift);
@@ -74,8 +74,8 @@ impl Scaled {
         [scaled(a, 0), scaled(b, 1)]
     }
 
-    /// Requantizes a value at the common scale to the output, whose type does not limit it yet. Values beyond 32 bits at the
-    /// output's scale become the largest or smallest ones.
+    /// Requantizes a value at the common scale to the output's scale and zero point, without clamping it to the
+    /// output's type. Values beyond 32 bits at the output's scale become the largest or smallest ones.
     pub fn result(&self, raw: i32) -> i32 {
         let most = i32::MAX >> self.output.shift.clamp(0, 31);
         self.output.apply(raw.clamp(-most - 1, most)).wrapping_add(self.zero_point)
@@ -106,10 +106,10 @@ pub fn quotient([a, b]: [Steps; 2], to: Steps) -> Result<Multiplier> {
     Multiplier::new((a.scale / (b.scale * to.scale)).into())
 }
 
-/// For 16-bit tensors whose scales are all powers of two: the right shifts of the inputs to the output's scale.
+/// Returns the right shifts of 16-bit inputs to the output's scale if all scales are powers of two; `None` if not.
 ///
 /// # Errors
-/// If all are powers of two, but in a combination that TFLite's kernels reject.
+/// If all are powers of two, but in a combination that TFLite's kernels reject, or with zero points.
 pub fn power_of_two_shifts([a, b]: [Steps; 2], to: Steps) -> Result<Option<[i32; 2]>> {
     let log2 = |steps: Steps| {
         let log = steps.scale.ln() * (1.0 / 2f32.ln());

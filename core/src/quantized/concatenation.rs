@@ -2,7 +2,7 @@
 
 use super::Steps;
 
-/// Bytes of another scale or zero point than the output's: rescaled in float, as in TFLite.
+/// The conversion of bytes whose scale or zero point differs from the output's: rescaled in float, as in TFLite.
 #[derive(Debug, Clone, Copy)]
 pub struct Rescale {
     scale: f32,
@@ -11,7 +11,7 @@ pub struct Rescale {
 }
 
 impl Rescale {
-    /// Between these; `None` if they are the same.
+    /// Creates the conversion; `None` if scales and zero points are the same.
     pub fn new(from: Steps, to: Steps) -> Option<Self> {
         let scale = from.scale * (1.0 / to.scale);
         let same = (from.scale, from.zero) == (to.scale, to.zero);

@@ -13,7 +13,8 @@ pub fn doubling_high_mul(a: i32, b: i32) -> i32 {
     ((product + nudge) / (1 << 31)) as i32
 }
 
-/// `x / 2^exponent`, rounded to nearest, halves away from zero: 0 beyond an exponent of 31. Negative exponents are 0.
+/// `x / 2^exponent`, rounded to nearest, halves away from zero: 0 beyond an exponent of 31. A negative exponent has the
+/// same effect as 0.
 pub fn rounding_shift_right(x: i32, exponent: i32) -> i32 {
     if exponent > 31 {
         return 0;
@@ -27,7 +28,7 @@ pub fn rounding_shift_right(x: i32, exponent: i32) -> i32 {
 /// A real factor as `multiplier · 2^(shift - 31)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Multiplier {
-    /// Between 2³⁰ and 2³¹, or 0.
+    /// From [`Multiplier::new`], the magnitude is 0 or between 2³⁰ and 2³¹.
     pub multiplier: i32,
     /// To the left where positive.
     pub shift: i32,
@@ -139,7 +140,7 @@ pub struct HardSwish {
 }
 
 impl HardSwish {
-    /// Between these scales and zero points.
+    /// Creates the function between an input and an output with these scales and zero points.
     ///
     /// # Errors
     /// If the output's scale is too small next to the input's.
@@ -163,7 +164,7 @@ impl HardSwish {
         })
     }
 
-    /// Of a stored value, not limited to the output's type yet.
+    /// Returns the function at a stored value, in 16 bits: not clamped to the output's type yet.
     pub fn apply(self, x: i32) -> i32 {
         let (low, high) = (i32::from(i16::MIN), i32::from(i16::MAX));
         let round_mul = |a: i32, b: i32| {

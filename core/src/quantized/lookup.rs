@@ -113,21 +113,22 @@ impl Default for SigmoidTable {
 }
 
 impl SigmoidTable {
-    /// Returns the logistic function: `x` counts 1/12288, the result 1/32768.
+    /// Returns the logistic function: `x` is in units of 1/12288, the result in units of 1/32768.
     pub fn logistic(&self, x: i32) -> i16 {
         let result = self.interpolated(x, 9).unwrap_or(0x7fff << 10);
         let result = if x >= 0 { result + (1 << 9) } else { (1 << 25) - result + (1 << 9) - 1 };
         (result >> 10) as i16
     }
 
-    /// `tanh`: `x` counts 1/12288, the result 1/32768.
+    /// `tanh`: `x` is in units of 1/12288, the result in units of 1/32768.
     pub fn tanh(&self, x: i32) -> i16 {
         let result = self.interpolated(x, 8).unwrap_or(0xffff << 8);
         let result = if x >= 0 { result - (1 << 23) + (1 << 7) } else { -result + (1 << 23) + (1 << 7) - 1 };
         (result >> 8) as i16
     }
 
-    /// The value at the magnitude of `x`, whose low `bits` bits are the position between two points; `None` beyond the table.
+    /// The value at the magnitude of `x`, whose low `bits` bits are the position between two points; `None` beyond the
+    /// table.
     fn interpolated(&self, x: i32, bits: u32) -> Option<i32> {
         let magnitude = x.unsigned_abs();
         let index = (magnitude >> bits) as usize;

@@ -12,7 +12,7 @@ pub type Affine = (f32, i32);
 /// The rescaling of a matrix product.
 #[derive(Debug, Clone, Copy)]
 pub struct Product {
-    /// The multipliers of its sums.
+    /// The multiplier of its sums.
     pub by: Multiplier,
     /// The zero point of the vector.
     pub from: i32,
@@ -32,7 +32,7 @@ pub struct Gate {
     pub narrow: Option<[Multiplier; 2]>,
     /// From the products of peephole weights and states to the gate.
     pub peephole: Multiplier,
-    /// The scale of the normalization's factors, and the variance used in place of a too small one.
+    /// The scale of the normalization's factors, and the minimum variance, which replaces a smaller one.
     pub norm: Option<(Multiplier, i32)>,
 }
 
@@ -51,7 +51,7 @@ pub struct Settings {
     pub output_clip: f32,
 }
 
-/// The numbers of a cell.
+/// The arithmetic of a cell: its multipliers, zero points and limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
     /// Gates in the order input, forget, cell, output; the first is missing if it is the complement of the forget gate.
@@ -68,13 +68,13 @@ pub struct Cell {
     pub projection: Option<Multiplier>,
     /// The zero point of the output.
     pub output_zero: i32,
-    /// Whether gates are added with 8 bits.
+    /// Whether the two products of a gate are added with 8 bits.
     pub narrow: bool,
 }
 
 impl Cell {
-    /// `of` returns the scale and zero point of a present input; `intermediates` has those of the intermediate values,
-    /// if the file has them.
+    /// Creates the arithmetic of a cell. `of` returns the scale and zero point of an input, if the cell has the input;
+    /// `intermediates` has those of the intermediate values, if the file has them.
     ///
     /// # Errors
     /// For unsupported scales, and for optional parts that are not supported together.
@@ -141,7 +141,7 @@ struct Parts {
 struct Scales<'a, F> {
     of: F,
     intermediates: &'a [Option<Affine>],
-    /// Whether gates are added with 8 bits.
+    /// Whether the two products of a gate are added with 8 bits.
     narrow: bool,
     input: Affine,
     /// Of the last output.
@@ -282,7 +282,7 @@ impl<'a, F: Fn(usize) -> Result<Option<Affine>>> Scales<'a, F> {
     }
 }
 
-/// The exponent of a power of two.
+/// Returns the exponent of a power of two; `None` if `scale` is not near one.
 fn exponent_of(scale: f32) -> Option<i32> {
     let exponent = scale.log2().round();
     ((scale.log2() - exponent).abs() < 1e-3).then_some(exponent as i32)
@@ -292,12 +292,13 @@ fn saturate(x: i32) -> i16 {
     x.clamp(i16::MIN.into(), i16::MAX.into()) as i16
 }
 
-/// `tanh`, in floating point, of a number that counts 2 to the power `exponent`; the result counts 2⁻¹⁵.
+/// Returns `tanh`, in floating point, of a number in units of 2 to the power `exponent`; the result is in units of
+/// 2⁻¹⁵.
 pub fn tanh_of_float(x: i16, exponent: i32) -> i16 {
     saturate(((f32::from(x) * 2f32.powi(exponent)).tanh() * 32768.0) as i32)
 }
 
-/// Returns the logistic function, in floating point, of a number that counts 2⁻¹²; the result counts 2⁻¹⁵.
+/// Returns the logistic function, in floating point, of a number in units of 2⁻¹²; the result is in units of 2⁻¹⁵.
 pub fn logistic_of_float(x: i16) -> i16 {
     let x = f32::from(x) * 2f32.powi(-12);
     saturate((1.0 / (1.0 + (-x).exp()) * 32768.0) as i32)
@@ -309,7 +310,7 @@ pub fn norm_scales(scale: Multiplier) -> [f32; 2] {
     [scale, 2f32.powi(-10) * scale]
 }
 
-/// Returns the scale of the factors of a normalization in integers: of results that count 2⁻¹².
+/// Returns the scale of the factors of a normalization in integers, for results in units of 2⁻¹².
 pub fn norm_factor(scale: Multiplier) -> Multiplier {
     Multiplier { shift: scale.shift + 12, ..scale }
 }

@@ -34,7 +34,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Of a tensor of 8 or 16 bits; `None` for other types.
+    /// Creates the quantization of a tensor of INT8, UINT8 or INT16; `None` for other types.
     pub fn new(ty: TensorType, scale: f32, zero: i32) -> Option<Self> {
         let (low, high) = match ty {
             TensorType::Int8 => (i8::MIN.into(), i8::MAX.into()),

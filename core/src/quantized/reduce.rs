@@ -9,9 +9,9 @@ use crate::quantized::fixed_point::Multiplier;
 pub struct Mean {
     /// The factor of a sum.
     pub multiplier: Multiplier,
-    /// Taken off the sum.
+    /// The zero points of all elements together, which are subtracted from a sum before the multiplication.
     pub before: i32,
-    /// Added to the result.
+    /// The number that is added to the product: the output's zero point and, in images, the input's.
     pub after: i32,
     /// The size of a group of neighbouring results, and the number of leading results in it that are rounded upwards.
     pub up: [usize; 2],
@@ -20,9 +20,10 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Of `count` elements each. Height and width of a kept-dimensions 8-bit image have arithmetic of their own in
-    /// TFLite, where `channels` is the number of channels: one factor for scale and count, found in single precision, and
-    /// channels in blocks of 16, which round halves upwards.
+    /// Creates the conversion of sums of `count` elements each. `image` is the number of channels for a mean over
+    /// height and width of an image that keeps these dimensions. For 8 bits, TFLite has other arithmetic for images:
+    /// one factor for scale and count, found in single precision, and halves that are rounded upwards in whole blocks
+    /// of 16 channels.
     ///
     /// # Errors
     /// For scales beyond the range of fixed-point factors.
@@ -51,7 +52,7 @@ impl Mean {
     }
 }
 
-/// Returns a factor that also divides by `count`. Shifting left first preserves the bits that the factor does not use.
+/// Returns a factor that also divides by `count`. The shift to the left before the division preserves precision.
 fn divided(m: Multiplier, count: usize) -> Multiplier {
     let bits = count.checked_ilog2().unwrap_or(0) as i32;
     let shift = bits.min(32).min(31 + m.shift);
@@ -80,7 +81,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of `count` elements each.
+    /// Creates the conversion of sums of `count` elements each.
     pub fn new(from: Steps, to: Steps, count: usize) -> Self {
         let scale = from.scale / to.scale;
         Sum { scale, bias: -from.zero as f32 * scale * count as f32, to }

@@ -5,15 +5,16 @@ use crate::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborParams};
 /// The position of an output row or column between two of the input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tap<F> {
-    /// The one in front.
+    /// The row or column at the position or before it.
     pub low: usize,
-    /// The one behind.
+    /// The row or column at the position or after it.
     pub high: usize,
-    /// The distance from `low`, in pixels.
+    /// The distance from `low`: in pixels as a float, in units of 1/1024 pixel as an integer.
     pub fraction: F,
 }
 
-/// In single precision: of floats and unsigned bytes.
+/// Returns positions in single precision, for floats and unsigned bytes. `from` and `to` are the sizes of a dimension
+/// of the input and of the output.
 pub fn float_taps(
     p: &ResizeBilinearParams,
     from: usize,
@@ -31,7 +32,8 @@ pub fn float_taps(
     (0..to).map(tap)
 }
 
-/// Positions with ten bits after the point: of signed integers.
+/// Returns positions with ten bits after the point, for signed integers. `from` and `to` are the sizes of a dimension
+/// of the input, which must not be 0, and of the output.
 pub fn fixed_taps(
     p: &ResizeBilinearParams,
     from: usize,
@@ -77,7 +79,7 @@ fn nearest_float(p: &ResizeNearestNeighborParams, i: usize, from: usize, to: usi
     (at as usize).min(from - 1)
 }
 
-/// Sixteen bits after the point, rounded up.
+/// Finds the position by a scale with sixteen bits after the point, rounded up.
 fn nearest_fixed(i: usize, from: usize, to: usize) -> usize {
     let scale = (from << 16) / to + 1;
     ((i * scale) >> 16).min(from - 1)

@@ -1,7 +1,7 @@
 //! `exp`, `tanh` and the logistic function in fixed point, bit-exact with TFLite's fixed-point library.
 //!
-//! A number is an integer of `BITS` bits, 16 or 32, of which `INTEGER` count whole units; the rest, but for the sign,
-//! are its fraction. Results are fractions: all bits but the sign are behind the point.
+//! A number is an integer of `BITS` bits, 16 or 32, of which `integer` are before the point; the others, except the
+//! sign, are its fraction. Results are fractions: all bits except the sign are after the point.
 
 /// `tanh(x)`.
 pub fn tanh<const BITS: u32>(x: i32, integer: u32) -> i32 {
@@ -81,7 +81,7 @@ fn one<const BITS: u32>() -> i64 {
     (1 << (BITS - 1)) - 1
 }
 
-/// A constant with 32 bits.
+/// Rounds a constant of 32 bits to `BITS` bits.
 fn constant<const BITS: u32>(value: i64) -> i64 {
     round_shift(value, 32 - BITS)
 }

@@ -5,7 +5,7 @@ use super::lookup::Table16;
 use crate::error::{Error, Result};
 use crate::quantized::fixed_point::Multiplier;
 
-/// `exp` of each difference that two 8-bit values can have, times `scale`.
+/// Returns `exp(-scale * difference)` for each difference of two 8-bit values, from 0 to 255.
 pub fn exp_table(scale: f32) -> Vec<f32> {
     (0..=255u8).map(|difference| (-scale * f32::from(difference)).exp()).collect()
 }
@@ -22,7 +22,7 @@ pub struct Wide {
 }
 
 impl Wide {
-    /// For rows of `depth` elements.
+    /// Creates the tables for rows of `depth` elements.
     ///
     /// # Errors
     /// For rows whose sums need more than 32 bits, zero points, and scales beyond the range of fixed-point factors.

@@ -27,7 +27,7 @@ pub fn abs(from: Steps, to: Steps) -> Result<impl Fn(i32) -> i32> {
     })
 }
 
-/// RELU and its like: rescales to the output, then clamps to two real numbers.
+/// RELU and similar ops: rescales to the output, then clamps to two real numbers.
 ///
 /// # Errors
 /// As for [`abs`].
@@ -118,7 +118,7 @@ pub enum Rsqrt {
         from: Steps,
         /// The quantization of the output.
         to: Steps,
-        /// The multiplier of an unscaled root, except for its fraction bits.
+        /// The multiplier of the root of an integer, which has 20 fraction bits.
         last: Multiplier,
     },
     /// By a table, of 16 bits.
@@ -126,10 +126,10 @@ pub enum Rsqrt {
 }
 
 impl Rsqrt {
-    /// Fraction bits between the steps.
+    /// Fraction bits of the root of an integer.
     const EXTRA: i32 = 20;
 
-    /// Between these.
+    /// Creates the function between tensors with these quantizations.
     ///
     /// # Errors
     /// As for [`abs`].
@@ -166,9 +166,10 @@ impl Rsqrt {
 pub enum Sigmoid {
     /// Of 8-bit integers.
     Bytes(Lookup),
-    /// Of 16-bit integers whose scale is a power of two: as fixed point with 3 integer bits, after this shift.
+    /// Of 16-bit integers whose scale is a power of two: TANH if true, as fixed point with 3 integer bits after this
+    /// shift to the left.
     Fixed(bool, i32),
-    /// Of 16-bit integers, rescaled to the table's unit of 1/12288.
+    /// Of 16-bit integers, rescaled to the table's unit of 1/12288; TANH if true.
     Scaled(bool, Unit, SigmoidTable),
 }
 
@@ -255,7 +256,7 @@ impl Unit {
     }
 }
 
-/// The nearest power of two, and whether `x` is one.
+/// Returns the exponent of the nearest power of two, and whether `x` is near that power.
 fn log2(x: f32) -> (i32, bool) {
     let exact = x.ln() * (1.0 / std::f32::consts::LN_2);
     let rounded = exact.round();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct ModelBytes {
     backing: Arc<dyn Backing>,
-    /// What the backing returned once: another call may return other bytes than those that were verified.
+    /// The slice that the backing returned once: a later call may return bytes that were not verified.
     bytes: Shared,
 }
 
@@ -15,7 +15,8 @@ pub struct ModelBytes {
 #[derive(Clone, Copy)]
 struct Shared(*const [u8]);
 
-// SAFETY: the bytes are only read, like those of a shared slice.
+// SAFETY: the pointer is a field of `ModelBytes` only, beside the backing that owns the bytes and is `Send` and `Sync`,
+// and `as_ref` reads the bytes like those of a shared slice.
 unsafe impl Send for Shared {}
 // SAFETY: see above.
 unsafe impl Sync for Shared {}
@@ -41,7 +42,7 @@ impl<T: AsRef<[u8]> + Send + Sync> Backing for Held<T> {
 }
 
 impl ModelBytes {
-    /// Bytes held by any value that derefs to bytes: a `Vec<u8>`, a static slice, a memory map.
+    /// Wraps any value that holds bytes: a `Vec<u8>`, a static slice, a memory map.
     pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         Self::backed(Held(bytes))
     }
@@ -61,8 +62,8 @@ impl ModelBytes {
 
 impl AsRef<[u8]> for ModelBytes {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the slice was borrowed from the value in `backing`, of which only shared references exist until it is
-        // dropped with its last owner.
+        // SAFETY: `backed` borrowed the slice from the value in `backing`. Only shared references to this value exist
+        // until its last owner drops it.
         unsafe { &*self.bytes.0 }
     }
 }

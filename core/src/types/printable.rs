@@ -18,8 +18,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, acts)
 }
 
-/// Returns a name for a message: [`printable`], and shortened to 80 characters. Converters join the names of all ops that they
-/// fused into one, and a file may have names of megabytes.
+/// Returns a name for a message: [`printable`], and shortened to 80 characters. Converters join the names of all ops
+/// that they fuse, and a file may have names of megabytes.
 ///
 /// ```
 /// use delegraph_core::types::short_name;
@@ -35,8 +35,8 @@ pub fn short_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a number with five significant digits, or all digits if it is whole; in scientific notation if it is very large
-/// or small.
+/// Returns a number with five significant digits, or all digits if it is whole; in scientific notation if it is very
+/// large or small.
 ///
 /// ```
 /// use delegraph_core::types::rounded;
@@ -121,8 +121,8 @@ fn escaped(text: &str, escapes: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Whether `c` is a control character (C0, DEL, C1), separates lines or paragraphs, changes the direction of text, or is
-/// invisible. The joiners U+200C and U+200D stay: scripts and emoji need them.
+/// Whether `c` is a control character (C0, DEL, C1), separates lines or paragraphs, changes the direction of text, or
+/// is invisible. The joiners U+200C and U+200D stay: scripts and emoji need them.
 fn acts(c: char) -> bool {
     c.is_control()
         || matches!(

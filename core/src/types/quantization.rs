@@ -68,7 +68,7 @@ impl ZeroPoints {
         self.count == 0
     }
 
-    /// Returns the zero point of a channel.
+    /// Returns the zero point of a channel; `None` if there are fewer channels.
     pub fn get(&self, channel: usize) -> Option<i64> {
         let held = if self.values.len() == 1 { 0 } else { channel };
         self.values.get(held).copied().filter(|_| channel < self.count)
@@ -89,7 +89,7 @@ impl ZeroPoints {
         self.values.iter().all(|&zero| zero == 0)
     }
 
-    /// All of them. The first call may allocate the list.
+    /// Returns the zero points of all channels. The first call may allocate the list.
     pub fn as_slice(&self) -> &[i64] {
         if self.values.len() == self.count {
             &self.values
@@ -135,7 +135,7 @@ enum Seen {
 }
 
 impl MinMax {
-    /// The smallest values, and the greatest ones.
+    /// Creates ranges from their smallest and their greatest values: one of each, or one of each per channel.
     pub fn new(min: Vec<f32>, max: Vec<f32>) -> Self {
         MinMax(Seen::Values([min, max]))
     }
@@ -196,7 +196,7 @@ impl Quantization {
         }
     }
 
-    /// Scale and zero point, where one pair holds for the whole tensor.
+    /// Returns scale and zero point, where one pair holds for the whole tensor and the zero point fits an `i32`.
     pub fn scale_zero_point(&self) -> Option<(f32, i32)> {
         let affine = self.affine()?;
         match affine.scales.as_slice() {

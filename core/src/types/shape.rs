@@ -40,7 +40,7 @@ impl Shape {
         self.0.push(dim);
     }
 
-    /// Dimensions aligned right in a shape of `rank`, ones added in front. `None` when this rank is higher.
+    /// Returns the shape with ones in front, up to `rank` dimensions; `None` if it has more than `rank`.
     pub fn expanded(&self, rank: usize) -> Option<Shape> {
         let missing = rank.checked_sub(self.rank())?;
         Some(std::iter::repeat_n(1, missing).chain(self.0.iter().copied()).collect())

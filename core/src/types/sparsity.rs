@@ -37,7 +37,7 @@ pub enum Width {
     UInt8,
     /// Two bytes each.
     UInt16,
-    /// Four bytes each; the file's are signed, and not negative.
+    /// Four bytes each. The format's type is signed; the loader rejects negative indices.
     Int32,
 }
 
@@ -91,17 +91,17 @@ impl Indices {
         self.range.len() / self.width.bytes()
     }
 
-    /// True without indices.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Index `i` of the list.
+    /// Returns index `i` of the list; `None` if the list is shorter.
     pub fn get(&self, i: usize) -> Option<usize> {
         self.list().get(i)
     }
 
-    /// All of them.
+    /// Iterates over all indices.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.list().range(0..self.len())
     }
@@ -149,7 +149,7 @@ impl fmt::Debug for Indices {
     }
 }
 
-/// Indices, to be read.
+/// Borrowed indices, by the type in which they are stored.
 #[derive(Clone, Copy)]
 enum List<'a> {
     Bytes(&'a [u8]),
@@ -225,7 +225,10 @@ impl Sparsity {
         })
     }
 
-    /// Checks everything against `shape`; returns the number of stored elements.
+    /// Checks traversal order, blocks and levels against `shape`; returns the number of stored elements.
+    ///
+    /// # Errors
+    /// [`SparsityError`] with the first mismatch.
     pub fn validate(&self, shape: &[usize]) -> Result<usize, SparsityError> {
         let rank = shape.len();
         let total = rank.saturating_add(self.block_map.len());
@@ -304,6 +307,9 @@ impl Sparsity {
 
     /// Expands `values` (the stored elements, `element` bytes each) into the dense row-major bytes of `shape`,
     /// absent elements zero. `dense` must have exactly that size.
+    ///
+    /// # Errors
+    /// As [`Sparsity::validate`], and if `values` or `dense` have another size.
     pub fn densify(
         &self,
         shape: &[usize],
@@ -352,14 +358,15 @@ impl Sparsity {
     }
 }
 
-/// A level of storage, to be walked.
+/// A level of storage, as [`walk`] reads it.
 enum Walk<'a> {
     Dense(usize),
     Csr(List<'a>, List<'a>),
 }
 
-/// Calls `put` with the number of each stored element below `position` of the level above, in order, and with its
-/// position in the dense tensor, which begins at `at`. Returns false as soon as `put` does, or if levels do not fit.
+/// Calls `put` for each stored element below `position` of the level above, in order, with its number among the stored
+/// elements and its byte offset in the dense tensor. `at` is the byte offset of `position`. Returns false as soon as
+/// `put` does, or if levels do not fit.
 fn walk(
     levels: &[(Walk<'_>, usize)],
     position: usize,
@@ -381,7 +388,7 @@ fn walk(
     }
 }
 
-/// Returns the entries of a position.
+/// Returns the range of the entries that belong to `position`; `None` if `segments` is too short.
 fn row(segments: List<'_>, position: usize) -> Option<Range<usize>> {
     Some(segments.get(position)?..segments.get(position.checked_add(1)?)?)
 }

@@ -137,7 +137,8 @@ impl ModelBuilder {
     }
 }
 
-/// The subgraphs, followed by the bodies of composites. The composites refer to the bodies by these numbers.
+/// Returns the subgraphs, followed by the bodies of composites, and sets the indices by which the composites refer to
+/// their bodies.
 fn with_bodies(mut subgraphs: Vec<SubgraphBuilder>) -> Vec<SubgraphBuilder> {
     let mut s = 0;
     while let Some(builder) = subgraphs.get_mut(s) {

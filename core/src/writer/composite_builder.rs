@@ -89,7 +89,7 @@ impl CompositeBuilder<'_> {
     }
 }
 
-/// Whether these inputs and this number of outputs are the interface of `body`.
+/// Checks that these inputs and this number of outputs fit those of `body`.
 fn fits(
     graph: &SubgraphBuilder,
     body: &SubgraphBuilder,

@@ -14,7 +14,7 @@ pub(super) const ALIGNMENT: usize = 16;
 /// The place of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Into the tables.
+    /// In the tables.
     Inline,
     /// After the FlatBuffer, from this position on.
     Behind(usize),
@@ -31,7 +31,7 @@ pub(super) struct Data<'m> {
     /// The largest end of constants that begin at the same byte. A constant that needs less of a shared buffer still
     /// shares it.
     ends: HashMap<usize, usize>,
-    /// Every piece with its place, if they are stored one after the other.
+    /// Every piece, with its offset from the first one where all are stored after the FlatBuffer.
     behind: Vec<(Range<usize>, usize)>,
     places: HashMap<Range<usize>, usize>,
     len: usize,
@@ -124,7 +124,7 @@ impl<'m> Data<'m> {
         }
     }
 
-    /// Returns the greatest number of bytes that all data takes inside the tables.
+    /// Returns an upper bound of the number of bytes that all data takes inside the tables.
     pub(super) fn inline_len(&self) -> usize {
         self.inline_len
     }

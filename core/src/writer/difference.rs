@@ -64,7 +64,7 @@ fn subgraphs((a_model, a): (&Model, &Subgraph), (b_model, b): (&Model, &Subgraph
         })
 }
 
-/// Compared as text, in which all NaNs are equal.
+/// Returns the two values as text if they differ. All NaNs are equal in text.
 fn differ<T: Debug>(what: &str, a: &T, b: &T) -> Option<String> {
     let (a, b) = (format!("{a:?}"), format!("{b:?}"));
     (a != b).then(|| format!("{what}: {a} and {b}"))

@@ -55,8 +55,9 @@ impl Model {
     /// limit of a FlatBuffer (2 GB), they are stored behind it, as in TFLite since release 2.15.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for an op that this build does not know, [`Error::InvalidModel`] if a number does
-    /// not fit the format.
+    /// [`Error::Unsupported`] for an op or a version that this build does not know, [`Error::InvalidNode`] if params do
+    /// not belong to their op, [`Error::InvalidModel`] if a number does not fit the format, a tensor has data outside
+    /// of the model's bytes, or the archive cannot be moved.
     ///
     /// ```
     /// use delegraph_core::{Model, ModelBytes};
@@ -252,7 +253,7 @@ impl<'m, 'f> Writer<'m, 'f> {
         Ok(schema::SubGraph::create(&mut self.fb, &args))
     }
 
-    /// The tables alone are far smaller than a FlatBuffer may be, unless the model was made to be too large.
+    /// Rejects tables that do not fit a FlatBuffer. The tables of trained models are far smaller.
     fn check_size(&self) -> Result<(), Unwritable> {
         let inline = if self.place == Place::Inline { self.data.inline_len() } else { 0 };
         match self.fb.unfinished_data().len().checked_sub(inline) {

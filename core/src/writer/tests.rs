@@ -16,7 +16,7 @@ fn ids(ids: &[usize]) -> Vec<TensorId> {
     ids.iter().map(|&i| TensorId(i)).collect()
 }
 
-/// A model with some of everything. Its data: 64 bytes, each its position.
+/// A model with some of everything. Each of the 64 bytes of its data is equal to its position.
 fn model() -> Model {
     use TensorType::{Float32, Int4, Int8, Variant};
     let constant = |name, ty, shape: &[usize], data| Tensor::new(name, ty, shape).with_data(data);

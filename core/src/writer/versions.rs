@@ -47,9 +47,9 @@ pub struct RestampedOp {
 
 impl Model {
     /// Sets every builtin op to the lowest version that has the features in use (see
-    /// [`min_versions`](crate::graph::min_versions)), and writes the oldest release that runs all of them to the metadata.
-    /// Custom ops keep their versions, and so do ops whose version is newer than the op table, since their features are
-    /// unknown; the metadata stays as it is then.
+    /// [`min_versions`](crate::graph::min_versions)), and writes the oldest release that runs all of them to the
+    /// metadata. Custom ops keep their versions, and so do ops whose version is newer than the op table, since their
+    /// features are unknown; the metadata stays as it is then.
     ///
     /// Nodes of an op that had one version have one version afterwards: the highest that any of them needs. The
     /// model's bytes are written again.
@@ -121,10 +121,11 @@ fn set_version(subgraphs: &mut [Subgraph], nodes: &[(usize, NodeId)], version: u
     }
 }
 
-/// `model` with versions: nodes have their `explicit` version; all other nodes of an op have the lowest sufficient one.
+/// Returns `model` with versions: nodes have their `explicit` version; all other nodes of an op have the lowest
+/// sufficient one.
 ///
 /// # Errors
-/// An explicit version that is too low.
+/// [`Error::InvalidNode`] at the first node whose explicit version is too low.
 pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -> Result<Model> {
     let shapes = inferred_shapes(&model);
     let entries = entries(&model, &shapes, |node| !explicit.contains_key(&node));
@@ -156,7 +157,8 @@ pub(super) fn stamped(model: Model, explicit: &BTreeMap<(usize, NodeId), u32>) -
     Ok(model)
 }
 
-/// Names the oldest release that runs the model in its metadata; a model without builtin ops needs none.
+/// Writes the oldest release that runs the model to its metadata. If no op has a release in the op table, the metadata
+/// stays as it is.
 pub(super) fn stamp_runtime(draft: &mut ModelDraft) {
     let Some(release) = required_by(&draft.subgraphs).release else { return };
     let mut padded = [0; MIN_RUNTIME_BYTES];
@@ -189,8 +191,8 @@ struct Entry {
     nodes: Vec<(usize, NodeId)>,
 }
 
-/// The property of a node that needs version `needed`, as the start of a sentence that the version ends: found by
-/// removing one property after the other.
+/// Returns the kind of property (params, types or shapes) that needs version `needed`, as text that the version
+/// follows. It is found by resetting one kind after the other.
 fn reason(definition: &OpDef, signature: &OpSignature<'_>, given: u32, needed: u32) -> String {
     let is_less = |changed: &OpSignature<'_>| (definition.min_version)(changed) < needed;
     let mut changed = signature.clone();

@@ -68,7 +68,7 @@ pub const DELEGRAPH_QUANTIZATION_CUSTOM: i32 = 4;
 
 /// Rejection: any other reason; `text` has it.
 pub const DELEGRAPH_REJECT_OTHER: i32 = 0;
-/// Rejection: the node's version is above `limit`; or that of the features that it uses is, which is `value` then.
+/// Rejection: the node's version, or that of the features that it uses, is above `limit`. `value` is that version.
 pub const DELEGRAPH_REJECT_VERSION: i32 = 1;
 /// Rejection: the op is not supported.
 pub const DELEGRAPH_REJECT_OP: i32 = 2;
@@ -80,7 +80,7 @@ pub const DELEGRAPH_REJECT_PARAM: i32 = 4;
 pub const DELEGRAPH_REJECT_DYNAMIC_SHAPE: i32 = 5;
 /// Rejection: a buffer or binding exceeds a limit of the device; `text` has the reason.
 pub const DELEGRAPH_REJECT_DEVICE_LIMIT: i32 = 6;
-/// Rejection: its partition has `value` nodes, fewer than `limit`.
+/// Rejection: the partition of the node has `value` nodes, fewer than `limit`.
 pub const DELEGRAPH_REJECT_PARTITION_TOO_SMALL: i32 = 7;
 /// Rejection: larger partitions reach the maximum number, `limit`.
 pub const DELEGRAPH_REJECT_TOO_MANY_PARTITIONS: i32 = 8;
@@ -107,13 +107,13 @@ pub const DELEGRAPH_TIME_UNKNOWN: u64 = 0xffffffffffffffff;
 /// call; otherwise functions return `DELEGRAPH_INVALID`.
 pub type DelegraphContext = u64;
 
-/// Text, not terminated.
+/// Text without a terminating zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DelegraphText {
-    /// UTF-8.
+    /// The text in UTF-8.
     pub data: *const c_char,
-    /// Bytes.
+    /// Number of bytes.
     pub len: usize,
 }
 
@@ -123,7 +123,7 @@ pub struct DelegraphText {
 pub struct DelegraphNodeTime {
     /// The node; the first one of nodes that ran together.
     pub node: usize,
-    /// Nanoseconds.
+    /// The time on the device in nanoseconds.
     pub nanoseconds: u64,
 }
 
@@ -220,7 +220,7 @@ pub struct DelegraphNode {
     pub outputs: usize,
     /// The options of a custom op.
     pub custom_options: *const u8,
-    /// Bytes of them.
+    /// Number of bytes of the options.
     pub custom_options_len: usize,
 }
 
@@ -242,7 +242,7 @@ pub struct DelegraphTensor {
     pub name: DelegraphText,
     /// Constant data, or null.
     pub data: *const c_void,
-    /// Bytes of them.
+    /// Number of bytes of the data.
     pub data_len: usize,
     /// `DELEGRAPH_QUANTIZATION_…`.
     pub quantization: i32,
@@ -262,7 +262,7 @@ pub struct DelegraphTensor {
     pub block_size: usize,
 }
 
-/// Why a node is not claimed.
+/// The reason why a node is not claimed.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DelegraphRejection {
@@ -270,7 +270,7 @@ pub struct DelegraphRejection {
     pub size: usize,
     /// `DELEGRAPH_REJECT_…`, which defines the meaning of the other fields.
     pub kind: i32,
-    /// Text.
+    /// The reason, or the name of an operand or a tensor; empty if `kind` needs none.
     pub text: DelegraphText,
     /// The observed value.
     pub value: i64,
@@ -307,7 +307,7 @@ pub struct DelegraphBuffer {
     /// Its memory. Null in `prepare_kernel`, except for constants, and for inputs of partitions with dynamic shapes,
     /// which can be read.
     pub data: *mut c_void,
-    /// Bytes of it.
+    /// Number of bytes of the memory.
     pub data_len: usize,
     /// Its shape, outermost dimension first.
     pub dims: *const usize,
@@ -375,12 +375,12 @@ pub struct DelegraphHost {
     /// on any thread.
     pub log: Option<unsafe extern "C" fn(level: i32, target: DelegraphText, text: DelegraphText)>,
 
-    /// In `prepare` and `create_kernel`: writes the graph.
+    /// In `prepare` and `create_kernel`: writes the graph. `graph->size` must be set.
     pub graph: Option<unsafe extern "C" fn(context: DelegraphContext, graph: *mut DelegraphGraph) -> i32>,
     /// In `prepare` and `create_kernel`: writes the model as a `.tflite` file. `out->size` must be set.
     pub model: Option<unsafe extern "C" fn(context: DelegraphContext, out: *mut DelegraphModel) -> i32>,
     /// In `prepare` and `create_kernel`: writes the bytes of the model's metadata with this name, valid until
-    /// `end_prepare`.
+    /// `end_prepare`. `DELEGRAPH_NOT_FOUND` if there are none.
     pub metadata: Option<
         unsafe extern "C" fn(
             context: DelegraphContext,
@@ -408,6 +408,8 @@ pub struct DelegraphHost {
     >,
     /// In `prepare` and `create_kernel`: writes a param of a node, by its name in the schema's options table: an
     /// integer, a bool, or the number of an enum's value.
+    ///
+    /// This function and the next three return `DELEGRAPH_NOT_FOUND` if the node has no param of this name and type.
     pub param_i64: Option<
         unsafe extern "C" fn(
             context: DelegraphContext,
@@ -453,8 +455,8 @@ pub struct DelegraphHost {
     /// described by the model's file only.
     pub callee: Option<unsafe extern "C" fn(context: DelegraphContext, subgraph: usize) -> DelegraphContext>,
 
-    /// In `prepare`: returns whether a node may be claimed. `DELEGRAPH_UNSUPPORTED` for example if its version is above
-    /// the declared one, its shapes depend on data, or another delegate claimed it.
+    /// In `prepare`: returns `DELEGRAPH_OK` if a node may be claimed, otherwise `DELEGRAPH_UNSUPPORTED`: for example if
+    /// its version is above the declared one, its shapes depend on data, or another delegate claimed it.
     pub may_claim: Option<unsafe extern "C" fn(context: DelegraphContext, node: usize) -> i32>,
     /// In `prepare`: calls `each` with every partition that would result from claiming these nodes.
     pub preview_partitions: Option<
@@ -601,8 +603,8 @@ pub struct DelegraphPlugin {
             error: *mut DelegraphError,
         ) -> i32,
     >,
-    /// May be null. Called when all kernels of the last `prepare` are created. The data of `prepare` are invalid
-    /// afterwards.
+    /// May be null. Called when all kernels of the last `prepare` are created, or after it failed. The data of
+    /// `prepare` are invalid afterwards.
     pub end_prepare: Option<unsafe extern "C" fn(delegate: *mut c_void)>,
     /// Creates the kernel of a partition, between `prepare` and `end_prepare`. If the call fails and `kernel` is set,
     /// the kernel is destroyed.

@@ -115,7 +115,7 @@ impl FusionChange {
 pub struct FusionUnchanged {
     /// The index of the subgraph.
     pub subgraph: usize,
-    /// Its first output.
+    /// The name of the composite's first output.
     pub tensor: String,
     /// The reason.
     pub reason: String,

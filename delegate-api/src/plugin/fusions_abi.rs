@@ -80,7 +80,7 @@ pub struct DelegraphFusionLibrary {
     >,
     /// May be null. Called once, at the end, unless `library` is null.
     pub close: Option<unsafe extern "C" fn(library: *mut c_void)>,
-    /// The fusions. Valid until `close`.
+    /// Returns the fusions. Valid until `close`.
     pub fusions:
         Option<unsafe extern "C" fn(library: *mut c_void, count: *mut usize) -> *const DelegraphFusion>,
     /// Rewrites a model with the fusion of this index. The bytes of the model are valid during the call. The fusion

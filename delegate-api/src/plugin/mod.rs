@@ -63,9 +63,9 @@ pub use options::{CreateError, OptionError, PluginOptions};
 /// Exports a delegate from a library (`crate-type = ["cdylib"]`), once per library.
 ///
 /// Takes the function that creates the delegate from the user's options: `Fn(&PluginOptions) -> Result<D, CreateError>`, where
-/// `D` is any [`Delegate`](crate::Delegate); [`Simple`](crate::Simple) makes one of a
-/// [`SimpleDelegate`](crate::SimpleDelegate). An option that was passed and not read is an error that names the known
-/// options. Panics are caught, and become errors.
+/// `D` is any [`Delegate`](crate::Delegate); [`Simple`](crate::Simple) turns a
+/// [`SimpleDelegate`](crate::SimpleDelegate) into one. An option that was passed and not read is an error that names
+/// the known options. Panics are caught, and become errors.
 #[macro_export]
 macro_rules! export_delegate {
     ($create:expr) => {
@@ -98,8 +98,8 @@ macro_rules! export_delegate {
 
 /// Exports kernels of custom ops from a library (`crate-type = ["cdylib"]`), once per library.
 ///
-/// Takes the function that registers them, `Fn(&mut MutableOpResolver)`; an application that links the crate calls it, too.
-/// Panics in it, and in the kernels, are caught and become errors.
+/// Takes the function that registers them, `Fn(&mut MutableOpResolver)`. An application that links the crate can call
+/// this function directly. Panics in it, and in the kernels, are caught and become errors.
 ///
 /// ```
 /// use delegraph_core::{InvokeContext, Kernel, MutableOpResolver, PrepareContext, Registration, Result};

@@ -39,14 +39,14 @@ pub struct DelegraphOpNode {
     /// The op's options: by convention a FlexBuffer map, which `option_i64` and similar functions read; an op may
     /// define another format.
     pub options: *const u8,
-    /// Bytes of them.
+    /// Number of bytes of the options.
     pub options_len: usize,
-    /// Inputs: type, name, quantization, and the shape in the file, which may change before `prepare_kernel`. There are
-    /// no data. An omitted input is null.
+    /// Inputs: type, name, quantization, and the shape in the file, which may change before `prepare_kernel`.
+    /// `data` is null. An omitted input is a null pointer.
     pub inputs: *const *const DelegraphTensor,
     /// Their number, including omitted inputs.
     pub input_count: usize,
-    /// Outputs, in the same way.
+    /// Outputs, described like inputs. None of the pointers is null.
     pub outputs: *const *const DelegraphTensor,
     /// Their number.
     pub output_count: usize,
@@ -64,8 +64,8 @@ pub struct DelegraphKernelLibrary {
     pub abi_version: u32,
     /// Bytes of this struct.
     pub size: usize,
-    /// May be null. Called once, before all other functions, which receive `library`; it may remain null. If the call
-    /// fails and `library` is set, the library is closed.
+    /// May be null. Called once, before all other functions. `library` is passed to `close`, `ops` and `create_kernel`;
+    /// it may remain null. If the call fails and `library` is set, the library is closed.
     pub open: Option<
         unsafe extern "C" fn(
             host: *const DelegraphHost,
@@ -89,7 +89,7 @@ pub struct DelegraphKernelLibrary {
             error: *mut DelegraphError,
         ) -> i32,
     >,
-    /// May be null. Destroys a kernel; called once per kernel.
+    /// May be null. Destroys a kernel; called once per kernel that is not null.
     pub destroy_kernel: Option<unsafe extern "C" fn(kernel: *mut c_void)>,
     /// Checks the operands, sets the shape of every output (`set_output_shape`, or `set_output_dynamic` if it depends
     /// on data), and requests temporaries. Called before the first run and whenever a shape changes, and possibly more

@@ -92,10 +92,10 @@ impl PluginOptions {
         Ok(self.choice(key, &choices)?.unwrap_or(false))
     }
 
-    /// Returns the value of `key` as one of these names.
+    /// Returns the value that `choices` assigns to the text of `key`; `None` if `key` was not passed.
     ///
     /// # Errors
-    /// For any other value.
+    /// For a text that `choices` does not contain.
     pub fn choice<T: Clone>(
         &self,
         key: &'static str,

@@ -37,23 +37,22 @@ growing!(
     DelegraphFusionResult,
 );
 
-/// Reads the struct at `pointer`; fields beyond its declared size are zero. `None` for a null pointer or an invalid
-/// size.
+/// Reads the struct at `pointer`; fields beyond its declared size are zero. `None` for a null or misaligned pointer,
+/// or an invalid size.
 ///
 /// # Safety
-/// `pointer` is null, or valid for reads of the declared size.
+/// `pointer` is null, or valid for reads of its size field and, up to the size of `T`, of the declared size.
 pub(super) unsafe fn read<T: Growing>(pointer: *const T) -> Option<T> {
     if pointer.is_null() || !pointer.is_aligned() {
         return None;
     }
-    // SAFETY: the struct begins with its size (`Growing`), and is valid for that number of bytes (this function's
-    // condition).
+    // SAFETY: the struct begins with its size (`Growing`), which is valid for reads (this function's condition).
     let size = unsafe { pointer.cast::<usize>().read() };
     if size < size_of::<usize>() {
         return None;
     }
     let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: reads at most the declared size, and writes at most the size of `T`. Bytes that are not written are zero,
+    // SAFETY: reads and writes at most the declared size and the size of `T`. Bytes that are not written are zero,
     // which `Growing` allows.
     unsafe {
         let bytes = value.as_mut_ptr().cast::<u8>();
@@ -62,10 +61,11 @@ pub(super) unsafe fn read<T: Growing>(pointer: *const T) -> Option<T> {
     }
 }
 
-/// Writes `value` to the struct at `pointer`, up to its declared size. Returns false if there is no struct.
+/// Writes `value` to the struct at `pointer`, up to its declared size. Returns false for a null or misaligned
+/// pointer, or an invalid size.
 ///
 /// # Safety
-/// `pointer` is null, or valid for reads and writes of the declared size.
+/// As [`read`], and the same bytes are valid for writes.
 pub(super) unsafe fn write<T: Growing>(pointer: *mut T, value: &T) -> bool {
     if pointer.is_null() || !pointer.is_aligned() {
         return false;
@@ -213,7 +213,7 @@ mod tests {
         };
         let check = |size: usize, want: Option<(u64, usize)>| {
             let stats = DelegraphStats { size, ..whole };
-            // SAFETY: all sizes of the test are at most the struct's, except the last one, of which no more is read.
+            // SAFETY: `read` copies at most `size_of::<DelegraphStats>()` bytes, whatever the declared size is.
             let got = unsafe { read(&raw const stats) };
             assert_eq!(got.map(|s| (s.device_bytes, s.dispatches)), want, "{size}");
         };

@@ -1,5 +1,5 @@
-//! The wgpu delegate as a shared library, for applications that load delegates at run time: through this project's plugin
-//! interface, or that of LiteRT / TensorFlow Lite.
+//! The wgpu delegate as a shared library, for applications that load delegates at run time through this project's
+//! plugin interface, or that of LiteRT / TensorFlow Lite.
 //!
 //! The options are those of [`WgpuOptions::NAMED`], which `docs/gpu.md` lists.
 
@@ -15,10 +15,11 @@ export_litert_delegate!(create);
 /// Returns the delegate with these options.
 ///
 /// # Errors
-/// [`CreateError::Option`] for an invalid option, [`Error::Unsupported`] if no adapter matches.
+/// [`CreateError::Option`] for an invalid option; [`CreateError::Failed`] with [`Error::Unsupported`] if no adapter
+/// matches, and with [`Error::Delegate`] if the adapter cannot be opened.
 pub fn create(options: &PluginOptions) -> Result<WgpuDelegate, CreateError> {
     let wanted = read(options)?;
-    // Checked before a device is opened, which takes long.
+    // Checked first: opening a device takes long.
     options.check_all_used()?;
     let delegate = WgpuDelegate::new(wanted).map_err(|error| match error {
         WgpuError::NoAdapter | WgpuError::NoMatch { .. } => Error::Unsupported(error.to_string()),

@@ -1,4 +1,4 @@
-//! The GPU delegate claims and computes the same behind the interface of plugins as it does in the application.
+//! As a plugin, the GPU delegate claims the same nodes and computes the same results as within the application.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // Clippy recognizes only `#[test]` functions as tests.
 
@@ -26,7 +26,7 @@ fn a_plugin_claims_and_computes_what_the_delegate_does() {
         }
         (interpreter.report().clone(), interpreter.output::<f32>(0).unwrap().to_vec())
     };
-    // SAFETY: the table of this very crate.
+    // SAFETY: the table is the static one that `export_delegate!` creates in this crate.
     let library = unsafe { PluginLibrary::from_table("wgpu", delegraph_wgpu::delegraph_delegate_plugin()) };
     let plugin = library.unwrap().delegate(&PluginOptions::default()).unwrap();
     let own = run(Box::new(WgpuDelegate::new(WgpuOptions::default()).unwrap()));

@@ -27,7 +27,7 @@ struct Shared {
 struct Queue {
     items: VecDeque<Item>,
     worker: Option<JoinHandle<()>>,
-    /// The number of threads that wait for an empty queue.
+    /// The number of threads that wait for an empty queue. While there are any, all items may start.
     waiting: usize,
     /// Whether the worker is processing an item.
     busy: bool,
@@ -111,7 +111,7 @@ impl BackgroundCompiler {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until the queue is empty.
+    /// Waits until all requested variants are compiled, including those of requests that have not started.
     pub(crate) fn wait(&self) {
         let mut queue = lock(&self.shared);
         queue.waiting += 1;
@@ -136,7 +136,7 @@ impl Drop for BackgroundCompiler {
     }
 }
 
-/// The next item that may start; `None` when the worker must end.
+/// Waits for the next item that may start, and returns it; `None` when the worker must end.
 fn next(shared: &Shared) -> Option<Item> {
     let mut queue = lock(shared);
     queue.busy = false;

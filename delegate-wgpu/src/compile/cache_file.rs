@@ -94,7 +94,7 @@ impl CacheFile {
     fn write(&self, data: &[u8]) -> io::Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if data.len() as u64 > MAX_FILE_BYTES - HEADER as u64 {
-            // The next process starts with an empty file.
+            // The next process starts without a file.
             return fs::remove_file(&self.path);
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));

@@ -52,7 +52,7 @@ struct Kept {
     saved: Mutex<Option<blake3::Hash>>,
 }
 
-/// The backend's cache has a header and no pipelines up to this size, in bytes.
+/// A backend's cache of at most this size in bytes has only a header, and no pipelines.
 const EMPTY: usize = 128;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -86,7 +86,8 @@ impl FreeDims {
         single
     }
 
-    /// Adds combinations that differ from a base in one or two dimensions, with all sizes that these may have.
+    /// Adds all combinations of samples, or those that differ from a base in two dimensions if there are too many. Also
+    /// adds those that differ from a base in one dimension, by a size of [`Self::single`], or in two, by a window.
     fn add_paired(&self, bases: &[Vec<usize>], all: &mut Vec<Vec<usize>>) {
         let count = self.present.len();
         let change = |base: &Vec<usize>, to: &[(usize, usize)]| {
@@ -118,8 +119,8 @@ impl FreeDims {
         }
     }
 
-    /// Adds combinations in which a subset of the dimensions is 1, so that tensors broadcast along the others: equal
-    /// sizes stay equal or become 1.
+    /// Adds combinations in which a subset of the dimensions is 1, so that tensors broadcast along them: equal sizes
+    /// stay equal or become 1.
     fn add_repeated(&self, all: &mut Vec<Vec<usize>>) {
         let odd = |size: usize| match size {
             _ if size == 1 || self.fixed.contains(&size) => size,
@@ -183,7 +184,8 @@ fn product(lists: Vec<Vec<usize>>) -> Option<impl ExactSizeIterator<Item = Vec<u
     (count <= MAX_TRIES).then(|| (0..count).map(nth))
 }
 
-/// Returns the sizes in a node's constants and options, at which dimensions begin or end, or by which they are divided.
+/// Returns the sizes that a node's constants and options suggest: each number in a constant, and the next larger one,
+/// and multiples of block sizes and of numbers of splits. Constants of more than `MAX_NUMBERS` numbers are skipped.
 pub(crate) fn stated(node: NodeView<'_>) -> Vec<usize> {
     /// Maximum length of a constant that names sizes.
     const MAX_NUMBERS: usize = 8;
@@ -213,7 +215,7 @@ pub(crate) fn stated(node: NodeView<'_>) -> Vec<usize> {
     all
 }
 
-/// Returns the height and width of an image that a pooling op's window covers.
+/// Returns the height and width of a pooling op's window; `None` for other ops.
 pub(crate) fn window(node: NodeView<'_>) -> Option<[usize; 2]> {
     let pool = <&Pool2DParams>::try_from(node.params()).ok()?;
     Some([pool.filter_height, pool.filter_width].map(|n| usize::try_from(n).unwrap_or(1)))

@@ -35,7 +35,7 @@ const MAX_SMALL_BYTES: usize = 256;
 /// Maximum size in bytes of a computed constant that is copied for the search.
 const MAX_COPIED_BYTES: usize = 1 << 20;
 
-/// Per family and bindings of variants, the bindings of 16-bit floats.
+/// Per family and bindings of variants, the bit masks of bindings that have 16-bit floats.
 type Halves = HashMap<(&'static str, Vec<Binding>), BTreeSet<u32>>;
 
 /// A hash of the text written to it.
@@ -160,8 +160,8 @@ fn readers(view: &GraphView<'_>) -> Vec<Vec<NodeId>> {
     readers
 }
 
-/// Lists the bindings of 16-bit floats in `graph`, per family and bindings of its variants. Sizes do not affect which values
-/// have 16 bits.
+/// Lists the masks of bindings with 16-bit floats in `graph`, per family and bindings of its variants. Sizes do not
+/// affect which values have 16 bits.
 fn halves(facts: &DeviceCaps, graph: &Graph<'_>) -> Halves {
     let mut halves = Halves::new();
     for step in &graph.steps {
@@ -272,8 +272,9 @@ impl VariantSearch {
             let file = self.model.constant(&self.model.subgraphs()[self.index].tensors()[id.0]);
             if file.is_some_and(|file| std::ptr::eq(file, bytes)) {
                 let data = bytes.as_ptr().cast_mut();
-                // SAFETY: the bytes are the model's, which are immutable and live as long as `self.model`; `self.tensors`
-                // is declared before it and dropped first. Constants are never written through this pointer.
+                // SAFETY: the bytes are the model's, which are immutable and live as long as `self.model`;
+                // `self.tensors` is declared before it and dropped first. Constants are never written through this
+                // pointer.
                 unsafe { tensor.set_data(Placement::Constant, data, bytes.len()) };
             } else if bytes.len() <= MAX_COPIED_BYTES {
                 // If the copy cannot be allocated, the tensor is not constant here, and its nodes may fail to lower.
@@ -336,7 +337,8 @@ impl VariantSearch {
         inputs
     }
 
-    /// Hashes everything that determines a group's variants. Equal groups of different models have equal hashes.
+    /// Hashes everything that determines the variants of a group whose lowering does not read weights. Equal groups of
+    /// different models have equal hashes.
     fn key(&self, group: &[NodeId]) -> u64 {
         let mut digest = Digest::default();
         let _ = write!(digest, "{:?}{}{}", self.facts.caps, self.fusion, self.facts.custom_ops.len());
@@ -392,7 +394,7 @@ impl VariantSearch {
         }
     }
 
-    /// Whether a tensor is an output of the subgraph, or another node reads it.
+    /// Whether a tensor is an output of the subgraph, is read by a node outside the group, or has no readers.
     fn escapes(&self, id: TensorId, group: &[NodeId]) -> bool {
         let readers = &self.readers[id.0];
         self.model.subgraphs()[self.index].outputs().contains(&id)

@@ -46,9 +46,10 @@ impl Warmup {
         (threads > 0 && kept && late).then(|| Warmup { adapter: adapter.clone(), threads })
     }
 
-    /// Compiles `kernels`, given in the order of their first run, until the result is dropped.
+    /// Compiles `kernels`, given in the order of their first run, until the result is dropped; `None` if they are too
+    /// few.
     pub(crate) fn start(&self, mut kernels: Vec<Variant>, trusted: bool) -> Option<RunningWarmup> {
-        // Kernels with textures and shaders of the application are not compiled here.
+        // Kernels that read textures, and shaders of the application, are not compiled here.
         kernels.retain(|k| k.name != crate::custom::NAME && !k.bindings.contains(&Binding::Texture));
         if kernels.len() < MIN_KERNELS {
             return None;

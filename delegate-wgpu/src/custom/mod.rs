@@ -127,7 +127,7 @@ impl WgpuOp {
         (self.0.plan)(node)
     }
 
-    /// Shader `i`.
+    /// Returns shader `i`; `None` if the op has fewer shaders.
     pub(crate) fn shader(&self, i: usize) -> Option<&Arc<Shader>> {
         self.0.shaders.get(i)
     }
@@ -225,8 +225,9 @@ impl<'a> WgpuNode<'a> {
         operand(self.view.output(i), "output", i)
     }
 
-    /// Returns the workgroups for `items` items with `per_group` items each: in x, and folded into y beyond the limit
-    /// of x. The shader computes its item as `(group.y * groups.x + group.x) * per_group + local`.
+    /// Returns the number of workgroups in x, y and z for `items` items, with `per_group` items per workgroup. Where x
+    /// would exceed the device's limit, the workgroups are spread over y. The shader computes its item as
+    /// `(group.y * groups.x + group.x) * per_group + local`, and skips items from `items` on.
     ///
     /// # Errors
     /// A rejection if a dispatch cannot have that number of workgroups.
@@ -282,7 +283,7 @@ impl WgpuPlan {
     }
 
     /// Adds a FLOAT32 tensor between dispatches; the first is `WgpuTensor::Temporary(0)`. Temporaries share memory
-    /// with values of other lifetimes.
+    /// with values that are not needed at the same time.
     #[must_use]
     pub fn temporary(mut self, shape: impl Into<Shape>) -> Self {
         self.temporaries.push(shape.into());
@@ -309,8 +310,8 @@ pub struct WgpuDispatch {
 }
 
 impl WgpuDispatch {
-    /// Runs shader `shader` of the op in one workgroup. `reads` are bound to its `read` bindings in the order of
-    /// their numbers, `writes` to its `read_write` binding.
+    /// Creates a dispatch of the shader with index `shader` in the op's list, of one workgroup. `reads` are bound to
+    /// its `read` bindings in the order of their numbers, `writes` to its `read_write` binding.
     pub fn new(shader: usize, reads: impl IntoIterator<Item = WgpuTensor>, writes: WgpuTensor) -> Self {
         let (reads, uniform) = (reads.into_iter().collect(), Vec::new());
         WgpuDispatch { shader, reads, writes, uniform, workgroups: [1, 1, 1] }
@@ -323,7 +324,7 @@ impl WgpuDispatch {
         self
     }
 
-    /// Sets the workgroups in x, y and z.
+    /// Sets the number of workgroups in x, y and z.
     #[must_use]
     pub fn workgroups(mut self, workgroups: [u32; 3]) -> Self {
         self.workgroups = workgroups;
@@ -357,7 +358,7 @@ impl delegraph_shaders::Shader for Spec {
         let (key, bindings) = (format!("{NAME} {}", self.shader.wgsl), self.shader.bindings.clone());
         let source = self.shader.wgsl.as_str();
         let variant = Variant::from_text(NAME, key, source, bindings, Features::default());
-        // The author of the shader keeps to the device's limits.
+        // The number of iterations of the application's shader is unknown, and not checked.
         Ok(Kernel { variant, uniform: self.uniform.clone(), dispatch: self.workgroups, iterations: 0 })
     }
 

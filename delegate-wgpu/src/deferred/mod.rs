@@ -1,8 +1,8 @@
 //! Partitions of nodes with operands that are known only during a run: axes, paddings, sizes, weights and k as inputs.
 //!
-//! Such a partition is prepared during the invocation, when its inputs are computed. Its kernel lowers the nodes with these
-//! operands as constants, and keeps the result until an operand or a shape changes. Where the operands cannot be lowered, the
-//! kernel declines: the nodes run on the CPU, which reports invalid operands.
+//! Such a partition is prepared during the invocation, when its inputs are computed. Its kernel lowers the nodes with
+//! these operands as constants, and keeps the result until an operand or a shape changes. Where the operands cannot be
+//! lowered, the kernel declines: the nodes run on the CPU, which reports invalid operands.
 
 mod operands;
 
@@ -95,7 +95,7 @@ impl Allowance {
         Allowance(Arc::new(Mutex::new(bytes)))
     }
 
-    /// Takes bytes, if they are left.
+    /// Reserves `bytes` bytes; `None` if fewer are left.
     fn take(&self, bytes: u64) -> Option<Reserved> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left) = &mut *left {
@@ -323,8 +323,8 @@ impl DelegateKernel for DeferredKernel {
     }
 }
 
-/// Removes nodes whose operands another node of `nodes` computes: they are not known before the partition runs. Returns the
-/// removed nodes.
+/// Removes nodes whose operands another node of `nodes` computes: they are not known before the partition runs. Returns
+/// the removed nodes.
 pub(crate) fn remove_dependent(nodes: &mut Vec<NodeId>, graph: &GraphView<'_>) -> Vec<NodeId> {
     let mut computed = vec![false; graph.tensor_count()];
     for &id in nodes.iter() {

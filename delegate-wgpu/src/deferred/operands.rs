@@ -7,7 +7,8 @@ use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::{BuiltinOp, TensorType};
 use delegraph_delegate_api::{NodeView, TensorInfo};
 
-/// Maximum size of an operand in bytes, since a run compares it with that of the last run, and copies it when it differs.
+/// Maximum size of an operand in bytes. A run compares each operand with that of the last run, and copies it when it
+/// differs.
 pub(super) const MAX_OPERAND_BYTES: usize = 64 << 20;
 
 /// The stand-in data of an operand.
@@ -71,7 +72,7 @@ fn operands(op: BuiltinOp) -> &'static [(usize, StandIn)] {
     }
 }
 
-/// Returns the numbers of the inputs whose data is needed to lower a node.
+/// Returns the inputs whose data is needed to lower a node and is not constant, with their numbers.
 pub(super) fn deferred(node: NodeView<'_>) -> impl Iterator<Item = (usize, TensorInfo<'_>)> {
     let all = node.op().builtin().map_or(&[][..], operands);
     let operand = move |(i, _): &(usize, StandIn)| Some((*i, node.input(*i)?));
@@ -119,7 +120,7 @@ pub(super) fn stand_in(node: NodeView<'_>, i: usize) -> Option<Vec<u8>> {
         }
         StandIn::ConvShape => conv_shape(node)?,
     };
-    // A shape of higher rank than the operand's is repeated along new dimensions.
+    // A shape operand with more numbers than the rank of the input adds outer dimensions.
     while numbers.len() < count {
         numbers.insert(0, 1);
     }
@@ -137,7 +138,7 @@ fn shape(dims: &[usize]) -> Option<Vec<i64>> {
     dims.iter().map(|size| i64::try_from(*size).ok()).collect()
 }
 
-/// Returns the output shape of a transposed convolution without overlap at its edges.
+/// Returns an output shape for which a transposed convolution, with its strides and padding, has this input shape.
 fn conv_shape(node: NodeView<'_>) -> Option<Vec<i64>> {
     let params: &TransposeConvParams = node.params().try_into().ok()?;
     let &[channels, height, width, _] = node.input(1)?.shape()?.dims() else { return None };

@@ -127,8 +127,8 @@ pub(crate) async fn find(options: &WgpuOptions) -> Result<wgpu::Adapter, WgpuErr
     choose(enumerate().await, &options.adapter)
 }
 
-/// Returns whether kernels can use the adapter's matrix units: subgroups of 32 invocations multiply cooperative matrices of
-/// 16 by 16 16-bit floats, with 32-bit sums.
+/// Returns whether kernels can use the adapter's matrix units: subgroups of 32 invocations multiply cooperative
+/// matrices of 16 by 16 16-bit floats, with 32-bit sums.
 pub(crate) fn has_matrix_units(adapter: &wgpu::Adapter) -> bool {
     let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
         | wgpu::Features::SHADER_F16

@@ -136,7 +136,7 @@ impl Gpu {
     /// Waits until the device has run `submission` and all earlier ones.
     ///
     /// # Errors
-    /// The reason why the device did not finish; in a browser, that nothing can wait.
+    /// The reason why the device did not finish. Always fails in a browser, where a page cannot wait.
     pub(crate) fn wait(&self, submission: wgpu::SubmissionIndex) -> Result<(), String> {
         if cfg!(target_arch = "wasm32") {
             return Err("a page cannot wait for the device; `invoke_async` does not".into());
@@ -182,14 +182,14 @@ impl Gpu {
         })
     }
 
-    /// Returns whether the device refuses to map a buffer, which means that it is lost. Waits for nothing.
+    /// Returns whether the device refuses to map a buffer, which means that it is lost. Does not wait.
     pub(crate) fn refuses_to_map(&self) -> bool {
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         probe.get_or_insert_with(|| Probe::new(&self.device)).is_refused(&self.device)
     }
 
-    /// Polls the device. Returns whether it has done what `how` waits for in time. The error is the device's message, if
-    /// there is one.
+    /// Polls the device. Returns whether it has done what `how` waits for in time. The error is the device's message,
+    /// if there is one.
     fn poll(&self, how: wgpu::PollType) -> Result<bool, Option<String>> {
         // wgpu panics in `poll` when the device is lost during the wait.
         let poll = || self.device.poll(how);
@@ -201,7 +201,7 @@ impl Gpu {
         }
     }
 
-    /// Creates a buffer.
+    /// Creates a buffer, or returns the error that the device reports.
     pub(crate) fn create_buffer(
         &self,
         descriptor: &wgpu::BufferDescriptor<'_>,
@@ -231,8 +231,8 @@ impl Gpu {
 
 /// A small buffer whose mapping shows whether the device still works.
 ///
-/// It is unmapped only after its callback. If a buffer is unmapped while another thread polls the device, wgpu treats
-/// it as unmapped, and then as mapped.
+/// The buffer is unmapped only after its callback. If a buffer is unmapped while another thread polls the device, wgpu
+/// can mark it as mapped afterwards.
 struct Probe {
     buffer: wgpu::Buffer,
     state: Arc<AtomicU8>,
@@ -276,7 +276,8 @@ mod tests {
     use super::*;
     use crate::device::adapter::{any_adapter, request};
 
-    /// wgpu-core has states between which a buffer is neither pending nor mapped, seen by a thread that unmaps it.
+    /// While wgpu-core completes a mapping on the polling thread, a thread that unmaps the buffer can find it neither
+    /// pending nor mapped.
     #[test]
     fn a_probe_is_sound_while_another_thread_polls() {
         let Some(adapter) = any_adapter() else { return };

@@ -168,7 +168,7 @@ impl WgpuOptions {
     /// ```
     ///
     /// # Errors
-    /// As [`WgpuOptions::set`]; [`InvalidOption::Twice`].
+    /// As [`WgpuOptions::set`], and [`InvalidOption::Twice`] if a name occurs twice.
     pub fn from_pairs<N: AsRef<str>, V: AsRef<str>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidOption> {
@@ -185,7 +185,7 @@ impl WgpuOptions {
     /// Sets the option of [`WgpuOptions::NAMED`] with this name.
     ///
     /// # Errors
-    /// [`InvalidOption::Unknown`] and [`InvalidOption::Value`].
+    /// [`InvalidOption::Unknown`] if no option has this name, [`InvalidOption::Value`] if it does not have this value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidOption> {
         let option = Self::NAMED.iter().find(|option| option.name == name);
         let option = option.ok_or_else(|| InvalidOption::Unknown { name: name.into() })?;

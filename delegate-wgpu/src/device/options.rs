@@ -63,8 +63,8 @@ impl fmt::Display for AdapterChoice {
     }
 }
 
-/// The format in which activations and weights are stored on the device. Kernels compute and accumulate in `f32` in every
-/// format.
+/// The format in which activations and weights are stored on the device. Kernels compute and accumulate in `f32` in
+/// every format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Precision {
@@ -72,10 +72,10 @@ pub enum Precision {
     /// bits, which does not change results.
     #[default]
     F32,
-    /// 16-bit floats for values between the kernels of a partition, and for weights. The inputs and outputs of a partition
-    /// have 32 bits, as have values on which integers depend, and results that may exceed the range of 16 bits (sums,
-    /// squares, exponentials, quotients, spectra), and constants that are added. Finite results stay finite. An adapter
-    /// without `SHADER_F16` is an error of `prepare`.
+    /// 16-bit floats for values between the kernels of a partition, and for weights. The inputs and outputs of a
+    /// partition have 32 bits, as have values on which integers depend, results that may exceed the range of 16 bits
+    /// (sums, squares, exponentials, quotients, spectra), and constants that are added. Finite results stay finite. An
+    /// adapter without `SHADER_F16` is an error of `prepare`.
     F16,
     /// [`Precision::F16`] on hardware adapters with `SHADER_F16`; [`Precision::F32`] on all others.
     Auto,
@@ -154,15 +154,15 @@ pub struct WgpuOptions {
     pub trusted_shaders: bool,
     /// The place where compiled shaders are stored. If several delegates share a device, the first one determines it.
     pub pipeline_cache: PipelineCache,
-    /// Maximum device memory for the delegated parts of a model, in bytes. Nodes beyond it stay on the CPU. `None`:
-    /// limited by the device only.
+    /// Maximum device memory for the delegated parts of a model, in bytes. Nodes beyond it stay on the CPU. `None`: the
+    /// memory limit of the interpreter, if it has one.
     pub max_gpu_bytes: Option<u64>,
     /// Whether nodes are merged into fewer dispatches. Without fusion every node runs by itself, which shows whether
     /// fusion causes a wrong result, and how much time fusion saves.
     pub fusion: bool,
-    /// Whether products of 16-bit operands use the adapter's matrix units, where wgpu's experimental cooperative matrices
-    /// reach them (16 by 16 matrices with 32-bit sums, subgroups of 32 invocations). Only with another precision than
-    /// [`Precision::F32`], and only on devices that the delegate opened.
+    /// Whether products of 16-bit operands use the adapter's matrix units, where wgpu's experimental cooperative
+    /// matrices support them (16 by 16 matrices with 32-bit sums, subgroups of 32 invocations). Has no effect with
+    /// [`Precision::F32`], or on devices that the application opened.
     pub matrix_units: bool,
     /// Whether the time of each dispatch is measured, on devices that support it. Measuring costs some time, and
     /// tensors no longer stay on the device between partitions.

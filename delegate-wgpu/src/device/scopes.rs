@@ -106,7 +106,7 @@ mod promised {
         (result, Reports { outstanding, error: None })
     }
 
-    /// Keeps the report of a scope.
+    /// Adds the report of a scope, whose error is not known yet, to those of the innermost [`collect`].
     pub(super) fn report(
         scope: impl Future<Output = Option<wgpu::Error>> + Send + 'static,
     ) -> Option<wgpu::Error> {

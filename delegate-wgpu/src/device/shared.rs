@@ -39,7 +39,7 @@ impl SharedDevice {
 }
 
 /// Returns whether `a` and `b` are the same device. wgpu's own comparison also returns true for devices of two
-/// instances.
+/// instances. Devices of backends other than Vulkan cannot be compared: only clones of a delegate share their state.
 #[cfg(not(any(target_arch = "wasm32", target_vendor = "apple")))]
 fn same(a: &wgpu::Device, b: &wgpu::Device) -> bool {
     let address = |device: &wgpu::Device| {

@@ -1,7 +1,8 @@
 //! Estimates of the time that a device takes for a dispatch.
 //!
-//! A dispatch cannot be interrupted, and some drivers reset a device that takes seconds for one. So long runs are divided into
-//! submissions, and nodes that would take too long are left to the CPU, whose kernels can be interrupted.
+//! A dispatch cannot be interrupted, and some drivers reset a device that takes seconds for one. Therefore, long runs
+//! are divided into submissions, and nodes that would take too long are left to the CPU, whose kernels can be
+//! interrupted.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use delegraph_core::{BuiltinOp, Op};
 use delegraph_delegate_api::{NodeView, Rejection};
 use delegraph_shaders::Caps;
 
-/// The most that a dispatch may take.
+/// Maximum estimated time of the arithmetic of a node.
 const MAX_DISPATCH: Duration = Duration::from_secs(1);
 
-/// Amounts per second, low ones for the kind of device.
+/// The amounts that a slow device of a kind processes per second.
 struct Speed {
     /// The time of a dispatch of a custom op, whose multiply-adds are unknown.
     custom: Duration,
@@ -82,7 +83,7 @@ pub(crate) fn check(caps: &Caps, node: &NodeView<'_>) -> Result<(), Rejection> {
     }
 }
 
-/// As [`check`], for a number of multiply-adds, of tiles of two matrices or others.
+/// As [`check`], for a number of multiply-adds. `in_tiles`: of a kernel that keeps tiles of both operands in registers.
 pub(crate) fn check_arithmetic(caps: &Caps, multiply_adds: u64, in_tiles: bool) -> Result<(), Rejection> {
     let time = Speed::of(caps).arithmetic(multiply_adds, in_tiles);
     if time <= MAX_DISPATCH {

@@ -28,7 +28,7 @@ fn passes(gpu: &Gpu, dispatches: usize) -> usize {
 
 impl Timer {
     /// Creates a timer for `dispatches` dispatches; its time stamps are copied to `staged` in the staging buffer.
-    /// `None` if the device does not measure time.
+    /// `None` if the device does not measure time, or without dispatches.
     pub(crate) fn new(gpu: &Gpu, dispatches: usize, staged: u64) -> Option<Self> {
         let period = gpu.timestamp_period.filter(|_| dispatches > 0)?;
         let passes = passes(gpu, dispatches);
@@ -65,7 +65,7 @@ impl Timer {
         self.each
     }
 
-    /// Returns the time stamps of pass `i`; `None` for passes beyond the device's number of queries.
+    /// Returns the time stamps that pass `i` writes; `None` for passes beyond those that are measured.
     pub(crate) fn writes(&self, i: usize) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         let first = (i < self.stamps.len()).then_some(2 * i as u32)?;
         Some(wgpu::ComputePassTimestampWrites {
@@ -75,7 +75,8 @@ impl Timer {
         })
     }
 
-    /// Returns the time stamps of pass `i` of the `count` passes of a run that is measured as a whole.
+    /// Returns the time stamps that pass `i` of `count` passes writes in a run that is measured as a whole; `None` for
+    /// passes between the first and the last.
     pub(crate) fn writes_of_chunk(
         &self,
         i: usize,

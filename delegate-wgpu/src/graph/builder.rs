@@ -69,7 +69,8 @@ impl<'a, 'c> Builder<'a, 'c> {
         }
     }
 
-    /// Adds the values of resource variables that the partition reads to its inputs. Called after the other inputs are added.
+    /// Adds the values of resource variables that the partition reads to its inputs. Called after the other inputs are
+    /// added.
     pub(crate) fn add_resources(&mut self) {
         self.graph.inputs.extend(self.graph.read.iter().map(|resource| resource.value));
     }
@@ -138,7 +139,7 @@ impl<'a, 'c> Builder<'a, 'c> {
         Ok(Some(Cow::Owned(dense)))
     }
 
-    /// Returns constant data in the device's format: one word per element.
+    /// Returns constant data in the device's format: one word per element, or two for 64-bit types.
     pub(super) fn constant(tensor: TensorInfo<'a>) -> Result<Option<Cow<'a, [u8]>>, Rejection> {
         let Some(bytes) = Self::dense(tensor)? else { return Ok(None) };
         Ok(Some(match StorageFormat::of(tensor.ty()) {
@@ -158,7 +159,7 @@ pub(super) fn is_packed(ty: TensorType) -> bool {
     StorageFormat::of(ty).is_some_and(|(_, format)| format.is_packed())
 }
 
-/// Scales whose ratios and products are floats.
+/// The supported scales. Their ratios and products are within the range of FLOAT32.
 const SCALES: RangeInclusive<f32> = 1e-12..=1e12;
 
 /// Returns the quantization of a tensor if all elements share it.

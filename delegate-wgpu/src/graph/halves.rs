@@ -1,8 +1,8 @@
 //! Which values and weights are stored as 16-bit floats.
 //!
 //! Kernels compute in 32 bits whatever the storage ([`Variant::with_halves`]), so a value can have 16 bits wherever all
-//! kernels that access it compute with it as a float. The inputs and outputs of a partition keep 32 bits, since the CPU and
-//! other partitions read them.
+//! kernels that access it compute with it as a float. The inputs and outputs of a partition keep 32 bits, since the CPU
+//! and other partitions read them.
 
 use half::f16;
 
@@ -15,7 +15,7 @@ use crate::device::DeviceCaps;
 use super::{Graph, Source, Spec, Step, ValueId, Weights};
 
 /// Maximum sum of rounding errors of constants in 16 bits, relative to the sum of their magnitudes. Rounding to 11
-/// significant bits stays below; numbers that 16 bits cannot represent, because they are too large or too small, exceed it.
+/// significant bits stays below; numbers that are too small for 16 bits exceed it.
 const MAX_ERROR: f64 = 1.0 / 1024.0;
 
 /// Stores the values and weights of `graph` in 16 bits, where their kernels allow it.
@@ -68,8 +68,8 @@ pub(crate) fn store_halves(graph: &mut Graph<'_>) {
     }
 }
 
-/// Returns per value whether its memory contains integers: those of a view, and those that a step computes or copies from
-/// another value, regardless of the declared type of the result.
+/// Returns per value whether its memory contains integers: those of a view, and those that a step computes or copies
+/// from another value, regardless of the declared type of the result.
 fn integers(graph: &Graph<'_>) -> Vec<bool> {
     let mut integers = vec![false; graph.values.len()];
     for (i, value) in graph.values.iter().enumerate() {
@@ -86,14 +86,14 @@ fn floats(data: &[u8]) -> impl Iterator<Item = f32> {
     data.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word))
 }
 
-/// Returns little-endian `floats` in 16 bits each, padded to whole words.
+/// Returns the little-endian floats of `data` in 16 bits each, padded to whole words.
 pub(crate) fn narrowed(data: &[u8]) -> Vec<u8> {
     let mut bytes: Vec<u8> = floats(data).flat_map(|float| f16::from_f32(float).to_le_bytes()).collect();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     bytes
 }
 
-/// Returns whether constants keep the precision of 16 bits.
+/// Returns whether the error of storing constants in 16 bits is at most [`MAX_ERROR`], and none of them overflows.
 fn fits(floats: impl Iterator<Item = f32>) -> bool {
     let (mut magnitude, mut error) = (0.0, 0.0);
     for float in floats {
@@ -167,7 +167,8 @@ impl Step<'_> {
         Ok(kernel)
     }
 
-    /// Returns `variant`, the variant of the step, with 16-bit floats in the buffers of values and weights that have them.
+    /// Returns `variant`, the variant of the step, with 16-bit floats in the buffers of values and weights that have
+    /// them.
     pub(crate) fn with_halves(&self, graph: &Graph<'_>, variant: Variant) -> Variant {
         let half = |id: Option<ValueId>| id.is_some_and(|id| graph.value(id).half);
         let is_half = |binding: &Binding| match binding {

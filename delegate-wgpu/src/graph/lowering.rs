@@ -43,7 +43,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.node
     }
 
-    /// Whether a value's integers are quantized real numbers in this node.
+    /// Whether a value holds 8-bit integers that a single scale maps to real numbers.
     fn is_quantized(&self, id: ValueId) -> bool {
         let value = self.builder.graph.value(id);
         self.is_bytes(id) && value.quantization.is_some()
@@ -57,7 +57,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.node.params().try_into().map_err(|e: WrongParams| unsupported(e.to_string()))
     }
 
-    /// Input `i` on the device, of any type with one element per word.
+    /// Input `i` on the device, of any type except packed ones (several elements per byte) and those of 64 bits.
     pub(crate) fn any_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         match self.ty(i) {
             Some(ty) if is_packed(ty) => Err(self.wrong_type(i)),
@@ -96,8 +96,8 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         }
     }
 
-    /// Input `i` of INT32 or INT64 indices as 32-bit integers. An index that does not fit 32 bits is saturated, which
-    /// is outside of every dimension.
+    /// Input `i` of INT32 or INT64 indices as 32-bit integers. An index that does not fit 32 bits is saturated, and is
+    /// still outside of every dimension.
     pub(crate) fn index_input(&mut self, i: usize) -> Result<ValueId, Rejection> {
         if self.ty(i) != Some(TensorType::Int64) {
             self.expect(i, TensorType::Int32)?;
@@ -298,7 +298,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         self.builder.shape_of(tensor)
     }
 
-    /// Checks the type of input `i`.
+    /// Checks the type of input `i`, if the node has this input.
     pub(crate) fn expect(&self, i: usize, wanted: TensorType) -> Result<(), Rejection> {
         match self.node.input(i) {
             Some(tensor) if tensor.ty() != wanted => {
@@ -343,7 +343,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         bytes.ok_or_else(|| computed(i))
     }
 
-    /// Returns the constant words of input `i`, of any type that the device stores.
+    /// Returns the constant words of input `i`, of a type that [`Lowering::any_input`] accepts.
     pub(crate) fn constant_words(&self, i: usize) -> Result<Vec<u32>, Rejection> {
         let tensor = self.node.input(i).ok_or_else(|| unsupported(format!("input {i} is missing")))?;
         if is_packed(tensor.ty())
@@ -379,7 +379,7 @@ impl<'a, 'b, 'c> Lowering<'a, 'b, 'c> {
         }
     }
 
-    /// Returns output `i` on the device, of any type with one element per word.
+    /// Returns output `i` on the device, of a type that [`Lowering::any_input`] accepts.
     pub(crate) fn output(&mut self, i: usize) -> Result<ValueId, Rejection> {
         match self.node.output(i).map(|tensor| tensor.ty()) {
             Some(ty) if is_packed(ty) => {

@@ -236,7 +236,7 @@ impl<'a> Graph<'a> {
         (id, at)
     }
 
-    /// Returns the value whose entire memory is `id`, regardless of shape.
+    /// Returns the value whose entire memory is `id`, regardless of shape; `None` if `id` is only a part of a value.
     pub(crate) fn whole(&self, id: ValueId) -> Option<ValueId> {
         let (root, _) = self.root(id);
         (self.value(root).bytes() == self.value(id).bytes()).then_some(root)

@@ -25,7 +25,8 @@ pub(crate) fn halve_weights(graph: &mut Graph<'_>) {
     }
 }
 
-/// A rule merges step `i` with another one, if possible, and returns the step that is left over and the one that has its nodes.
+/// A rule merges step `i` with another one, if possible. It returns the step to remove and the one whose uses are
+/// outdated, which may be the same.
 type Rule = fn(&mut Graph<'_>, &mut Sweep, usize, u64) -> Option<[usize; 2]>;
 
 /// One application of a rule to all steps.
@@ -36,7 +37,8 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// Returns the only writer of the whole value `id`, if step `reader` is its only reader, and neither has been merged.
+    /// Returns the only writer of the whole value `id`, if step `reader` is its only reader, the writer has not been
+    /// merged, and the value is not an input or output.
     fn only_producer(&self, graph: &Graph<'_>, id: ValueId, reader: usize) -> Option<usize> {
         let root = graph.whole(id)?;
         let Uses { writers, readers, pinned } = &self.uses;
@@ -47,8 +49,8 @@ impl Sweep {
     }
 }
 
-/// Applies a rule until it does not apply to any step. Returns whether it did. Steps are removed after each sweep, whose number
-/// is logarithmic in the length of a chain, so that large graphs do not take quadratic time.
+/// Applies a rule until it does not apply to any step. Returns whether a step was removed. Steps are removed after each
+/// sweep. The number of sweeps is logarithmic in the length of a chain, so large graphs do not take quadratic time.
 fn apply(graph: &mut Graph<'_>, rule: Rule, alignment: u64) -> bool {
     let before = graph.steps.len();
     loop {
@@ -416,7 +418,7 @@ mod tests {
         check([[0, 0], [0, 0], [0, 0], [0, 8]], 0.0, &[vec![0], vec![1]]);
     }
 
-    /// Two values of these shapes, concatenated along `axis`.
+    /// Adds the concatenation of two values along `axis` as an output.
     fn joined(graph: &mut Graph<'_>, parts: [ValueId; 2], axis: usize) -> ValueId {
         let inputs = parts.map(|id| graph.value(id).shape.clone()).to_vec();
         let spec = concatenation::Spec { inputs, axis };

@@ -33,7 +33,7 @@ impl Snapshot {
     /// Copies the type, the shape and constant data of a tensor. A constant of the file is not copied but referred to.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](delegraph_core::Error::OutOfMemory).
+    /// [`Error::OutOfMemory`](delegraph_core::Error::OutOfMemory) if a copy cannot be allocated.
     pub(crate) fn add(&mut self, info: TensorInfo<'_>) -> Result<()> {
         let tensor = &mut self.tensors[info.id().0];
         tensor.ty = info.ty();
@@ -43,8 +43,8 @@ impl Snapshot {
         let file = self.model.constant(&self.model.subgraphs()[self.index].tensors()[info.id().0]);
         if file.is_some_and(|file| std::ptr::eq(file, bytes)) {
             let data = bytes.as_ptr().cast_mut();
-            // SAFETY: the bytes are the model's, which are immutable and live as long as `self.model`; `self.tensors` is
-            // declared before it and dropped first. Constants are never written through this pointer.
+            // SAFETY: the bytes are the model's, which are immutable and live as long as `self.model`; `self.tensors`
+            // is declared before it and dropped first. Constants are never written through this pointer.
             unsafe { tensor.set_data(Placement::Constant, data, bytes.len()) };
             return Ok(());
         }
@@ -61,7 +61,8 @@ impl Snapshot {
         GraphView::new(&self.model, self.index, &self.tensors, &self.known, &self.states)
     }
 
-    /// Infers the shapes of a node's outputs from its inputs; `None` if the op does not accept them.
+    /// Sets the shapes of a node's outputs to those inferred from its inputs; `None` if the op does not accept the
+    /// inputs, or its shapes cannot be inferred.
     pub(crate) fn infer(&mut self, id: NodeId) -> Option<()> {
         let node = self.view().node(id);
         let shape = |i| node.input(i).map(|tensor| tensor.tensor().shape.clone());

@@ -190,7 +190,7 @@ specs! {
 }
 
 impl Spec {
-    /// Returns the epilogue, where the kernel has one.
+    /// Returns the epilogue, where the kernel has one that computes floats.
     pub(crate) fn epilogue_mut(&mut self) -> Option<&mut Epilogue> {
         let epilogue = match self {
             Spec::Conv2D(spec) => Some(&mut spec.epilogue),
@@ -315,7 +315,7 @@ impl Spec {
         }
     }
 
-    /// Filter and bias in the kernel's layout.
+    /// Returns filter and bias in the kernel's layout; `None` for kernels that do not take such weights.
     pub(crate) fn pack_weights(&self, weights: &Weights<'_>) -> Option<Vec<u8>> {
         fn bytes<T: bytemuck::Pod>(words: Vec<T>) -> Vec<u8> {
             bytemuck::pod_collect_to_vec(&words)

@@ -26,7 +26,7 @@ pub(crate) enum StorageFormat {
 }
 
 impl StorageFormat {
-    /// Element type and storage format of a tensor type. `None` for types whose elements do not fit into a word.
+    /// Element type and storage format of a tensor type; `None` for types that the device does not store.
     pub(crate) fn of(ty: TensorType) -> Option<(Element, StorageFormat)> {
         Some(match ty {
             TensorType::Float32 => (Element::F32, StorageFormat::Word),

@@ -1,7 +1,7 @@
 //! The dimensions of a model's tensors that change with the sizes of its inputs, and those that change together.
 //!
-//! This module has no knowledge of ops. It finds the dependencies of a dimension by inferring the shapes of each node with
-//! other sizes of its inputs.
+//! Dependencies are found by inferring the shapes of each node with other sizes of its inputs, without knowledge of
+//! what its op computes.
 
 use std::collections::HashMap;
 
@@ -92,7 +92,7 @@ struct Finder {
     of: Vec<Option<Vec<Dim>>>,
     varies: Vec<bool>,
     present: Vec<usize>,
-    /// Whether a node requires the present size of a symbol.
+    /// Per symbol, whether a node requires its present size.
     stuck: Vec<bool>,
     /// Per symbol, the symbol that a node requires to be equal, or the symbol itself.
     equal: Vec<usize>,
@@ -284,7 +284,7 @@ impl<'a> Probe<'a> {
         sizes
     }
 
-    /// Returns, per dimension, its symbols in all inputs, if they are more than two.
+    /// Returns, for each dimension that has more than two symbols, its symbols in all inputs.
     fn rows(&self) -> Vec<Vec<usize>> {
         let rank = self.dims.iter().flatten().map(Vec::len).max().unwrap_or(0);
         let row = |d| self.dims.iter().flatten().filter_map(|dims| symbol_of(dims.get(d)?)).collect();
@@ -296,7 +296,7 @@ impl<'a> Probe<'a> {
         let Probe { symbols, present, .. } = self;
         let sizes = self.sizes();
         let alone: Vec<_> = symbols.iter().map(|&symbol| self.twice(&[symbol], present[symbol])).collect();
-        // Whether a symbol has no other size on its own.
+        // Whether the node accepts no other size of a symbol while the other symbols keep theirs.
         let is_tied = |i: usize| {
             let size = present[symbols[i]];
             alone[i].is_none()
@@ -344,7 +344,7 @@ impl<'a> Probe<'a> {
             }
         }
         let is_tied = |symbol| symbols.binary_search(&symbol).is_ok_and(|i| tied[i]);
-        // Dimensions that all inputs share.
+        // A dimension that must be equal in more than two inputs, as of PACK, cannot change in two of them alone.
         for row in rows.iter().filter(|row| tied[i] && row.first() == Some(&symbol)) {
             if row.iter().all(|other| present[*other] == size && is_tied(*other))
                 && self.twice(row, size).is_some()

@@ -1,13 +1,13 @@
-//! Tables of functions of quantized values. A table has up to 65,536 entries, and a model may have one per node: entries
-//! are computed when they are uploaded, and equal tables are uploaded once.
+//! Tables of functions of quantized values. A table has up to 65,536 entries, and a model may have one per node, so
+//! entries are computed when they are uploaded, and equal tables are uploaded once.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use delegraph_core::quantized::Steps;
 
-/// The results of a function for all integers of a type: first those of 0 and above, then, for signed types, those of the
-/// lowest integer and above, so that a negative value is an index from the table's end.
+/// The results of a function for all integers of a type: first those of 0 and above, then, for signed types, those of
+/// the lowest integer and above, so that a negative value is an index from the table's end.
 #[derive(Clone)]
 pub(crate) struct Table {
     key: String,

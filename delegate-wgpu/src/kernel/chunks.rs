@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// The time that the dispatches of a submission may take.
+/// Maximum estimated time of the dispatches of a submission, unless it has a single one.
 const MAX_TIME: Duration = Duration::from_millis(250);
 /// Maximum number of dispatches of a submission.
 const MAX_DISPATCHES: usize = 512;
 
-/// Returns the dispatches of each submission, at least one range. `times`: that of each dispatch.
+/// Returns the dispatches of each submission, at least one range. `times`: the estimated time of each dispatch.
 pub(super) fn chunks(times: impl IntoIterator<Item = Duration>) -> Vec<Range<usize>> {
     let (mut done, mut chunk, mut filled) = (Vec::new(), 0..0, Duration::ZERO);
     for time in times {

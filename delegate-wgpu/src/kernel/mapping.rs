@@ -47,7 +47,7 @@ impl Mapping {
         }
     }
 
-    /// Waits for the result. Returns false after [`POLL_TIMEOUT`].
+    /// Waits for the result and returns it; false after [`POLL_TIMEOUT`].
     pub(super) fn wait(&self) -> bool {
         let waited = self.changed.wait_timeout_while(self.lock(), POLL_TIMEOUT, |r| r.result.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.result.unwrap_or(false)

@@ -1,4 +1,5 @@
-//! The kernel of a partition: buffers, pipelines and bind groups created once, one compute pass per run.
+//! The kernel of a partition: buffers, pipelines and bind groups created once, and one compute pass per run, or per
+//! submission of a long run.
 
 mod chunks;
 mod mapping;
@@ -29,7 +30,7 @@ use mapping::Mapping;
 use operands::{DataCheck, Input, Output};
 use variables::{AssignedVariables, ReadVariable};
 
-/// Submissions of a long run that are not done.
+/// Maximum number of unfinished submissions of a long run.
 const IN_FLIGHT: usize = 2;
 
 /// Runs one partition.
@@ -242,8 +243,8 @@ impl WgpuKernel {
         Ok(variables)
     }
 
-    /// Records one run, a buffer of commands for each chunk. Outputs are copied to the staging buffer; with `read`, time
-    /// stamps and mirrored variables, too.
+    /// Records one run, a buffer of commands for each chunk. Outputs are copied to the staging buffer; with `read`,
+    /// time stamps and mirrored variables, too.
     fn record(
         &self,
         staging: Option<&wgpu::Buffer>,
@@ -265,7 +266,7 @@ impl WgpuKernel {
             variable.record(&mut encoder, input);
         }
         match &self.timer {
-            // One pass per dispatch: the only time stamps that all devices support.
+            // One pass per dispatch, since not all devices support time stamps within a pass.
             Some(timer) if timer.each() => {
                 for (i, dispatch) in self.dispatches.iter().enumerate() {
                     dispatch.record(&mut begin(&mut encoder, timer.writes(i)));
@@ -304,8 +305,8 @@ impl WgpuKernel {
         commands
     }
 
-    /// Returns whether a run with `buffers` has the same commands as every other such run: it reads and keeps no buffers
-    /// of other kernels, and has no variables.
+    /// Returns whether a run with `buffers` has the same commands as every other such run: it neither reads nor keeps
+    /// buffers of other kernels, and has no variables.
     fn is_repeatable(&self, buffers: &Buffers<'_>) -> bool {
         self.read.is_empty()
             && self.assigned.is_empty()
@@ -350,7 +351,8 @@ impl WgpuKernel {
         self.run.as_ref().is_some_and(|run| run.rest.len() > 0)
     }
 
-    /// Submits the next commands of the run, and requests the outputs after the last ones. Returns whether that is done.
+    /// Submits the next commands of the run, and requests the outputs after the last ones. Returns whether all commands
+    /// are submitted.
     fn submit_next(&mut self) -> bool {
         let Some(run) = &mut self.run else { return true };
         if let Some(commands) = run.rest.next() {
@@ -389,8 +391,8 @@ impl WgpuKernel {
         Ok(())
     }
 
-    /// Uploads inputs and submits the dispatches, the first two chunks of a long run. Returns the memory of variables that
-    /// get a new value.
+    /// Uploads inputs and submits the dispatches; if outputs are read back, only the first [`IN_FLIGHT`] chunks of a
+    /// long run. Returns the memory of variables that get a new value.
     fn start<'a>(
         &mut self,
         cx: &mut InvokeContext<'a>,
@@ -452,7 +454,8 @@ impl WgpuKernel {
         Ok((Submitted::Pending, variables))
     }
 
-    /// As [`WgpuKernel::start`], with the checks around it.
+    /// As [`WgpuKernel::start`]; fails if the device is lost, or reported an error of an earlier run. Starts the
+    /// request for variants if the run is done.
     fn submit_run<'a>(
         &mut self,
         cx: &mut InvokeContext<'a>,
@@ -532,7 +535,8 @@ impl WgpuKernel {
         }
     }
 
-    /// Returns the dispatch that cannot be recorded, after a validation error.
+    /// Returns the title of the first dispatch that cannot be recorded, after a validation error; `None` if all of
+    /// several dispatches fail.
     fn culprit(&self) -> Option<&str> {
         let fails = |dispatch: &&Dispatch| {
             let record = || {

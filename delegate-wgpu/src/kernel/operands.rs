@@ -67,7 +67,7 @@ pub(super) struct Output {
     /// Offset in the staging buffer, in bytes.
     pub staged: u64,
     pub bytes: u64,
-    /// For consumers on the device; `None` if the device stores the tensor in another format than the CPU.
+    /// For consumers on the device; `None` for variables, and if device and CPU store the tensor in different formats.
     pub handle: Option<BufferHandle>,
     /// The input variable whose new value this is.
     pub state: Option<usize>,

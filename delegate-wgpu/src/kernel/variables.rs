@@ -1,7 +1,8 @@
 //! Resource variables of a partition: a run copies values that the device holds, and leaves new values on the device.
 //!
-//! The interpreter's [`Resources`] own the values. A run reads the current value from a [`StoredValue`] and writes the new one
-//! to another, which becomes the current one when the run ends. A run that fails or is abandoned changes no variable.
+//! The interpreter's [`Resources`] own the values. A run reads the current value from a [`StoredValue`] and writes the
+//! new one to another, which becomes the current one when the run ends. A run that fails or is abandoned changes no
+//! variable.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -195,7 +196,8 @@ impl AssignedVariables {
         }
     }
 
-    /// Makes the new values of a run the current ones. `staging` is the content of the staging buffer, if the run filled it.
+    /// Makes the new values of a run the current ones. `staging` is the content of the staging buffer, if the run
+    /// filled it.
     pub(super) fn assign(&self, resources: &mut Resources, staging: Option<&[u8]>) -> Result<()> {
         for variable in &self.all {
             let Some(value) = variable.value() else { continue };

@@ -26,7 +26,7 @@ pub(crate) struct Dispatch {
     pub title: String,
     /// Bytes of all bound buffers, read or written.
     pub bytes: u64,
-    /// The time that it may take, for dividing long runs.
+    /// The estimated time, for dividing long runs.
     pub time: Duration,
 }
 
@@ -180,7 +180,7 @@ impl Memory {
         Ok((buffer, Range { offset: range.offset + offset, bytes: graph.value(id).bytes(), ..range }))
     }
 
-    /// Step `i` with its pipeline and bind group.
+    /// Creates the dispatch of `step`, which is step `i` of `graph`.
     pub(crate) fn dispatch(
         &self,
         gpu: &Gpu,

@@ -10,7 +10,7 @@ use crate::graph::{Graph, Source, ValueId};
 /// The lifetime of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lifetime {
-    /// Bytes.
+    /// The size of the value.
     pub bytes: u64,
     /// The first step that uses the value.
     pub first: usize,
@@ -58,7 +58,7 @@ pub(crate) fn assign(lifetimes: &[Lifetime]) -> Slots {
 /// The slot of each value that needs memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
-    /// Per value, its slot; `None` for constants and views.
+    /// Per value, its slot; `None` for constants, views and unused values.
     pub slot: Vec<Option<usize>>,
     /// Per slot, its bytes.
     pub bytes: Vec<u64>,

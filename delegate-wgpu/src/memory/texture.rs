@@ -136,8 +136,8 @@ impl TextureInput {
         self.gpu.checked(convert).map_err(|e| failed(format!("converting a texture: {e}")))
     }
 
-    /// As [`TextureInput::convert`], recorded into the application's encoder, which also reports errors of the
-    /// texture.
+    /// As [`TextureInput::convert`], recorded into the application's encoder. wgpu reports an unsuitable texture to the
+    /// device's error scope, or to its handler of uncaptured errors.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder, picture: &wgpu::TextureView) {
         let resources = [
             wgpu::BindingResource::TextureView(picture),

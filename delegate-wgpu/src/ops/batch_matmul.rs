@@ -21,7 +21,8 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     if cx.ty(0) == Some(TensorType::Int16) {
         return wide(cx, p);
     }
-    // LiteRT's kernel for float and 8-bit operands first quantizes the floats, with a scale per row.
+    // LiteRT's kernel for float and 8-bit operands first quantizes the floats with a scale per row; that is not
+    // implemented here.
     if cx.ty(0) != cx.ty(1) {
         return Err(cx.wrong_type(1));
     }

@@ -235,7 +235,7 @@ pub(super) fn push(
         return push_narrow(cx, op, inputs, activation);
     }
     if activation == Activation::RELU_N1_TO_1 && cx.element(inputs[0]) == Element::I32 {
-        // The operator's own activation has bounds from 0 on for integers.
+        // For integers, the operator's own activation supports only bounds from 0 on.
         let output = cx.output(0)?;
         let shape = cx.shape(output);
         let [whole, raised] = [(); 2].map(|()| cx.temporary_of(&shape, Element::I32));

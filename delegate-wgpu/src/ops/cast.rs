@@ -1,4 +1,4 @@
-//! CAST between FLOAT32, INT32 and BOOL, and from COMPLEX64 to FLOAT32; BITCAST.
+//! CAST between types with one word per element on the device, and from COMPLEX64 to FLOAT32; BITCAST.
 
 use delegraph_core::TensorType::{
     BFloat16, Bool, Complex64, Float16, Float32, Float64, Int2, Int4, Int8, Int16, Int32, Int64, UInt4,
@@ -41,8 +41,8 @@ pub(super) fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     cx.push(spec, &[input], output)
 }
 
-/// Bits and signedness of an element in the model; `None` for elements with another format on the device, such as
-/// 16-bit floats.
+/// Bits and signedness of an element in the model; `None` for types that are not supported, such as 16-bit floats,
+/// whose bits the device does not store.
 fn bits(ty: TensorType) -> Option<(u32, bool)> {
     Some(match ty {
         TensorType::Float32 | TensorType::Int32 | TensorType::UInt32 => (32, false),

@@ -47,7 +47,7 @@ pub(super) fn join(
     let output = cx.moved_output(0)?;
     for part in 0..count {
         let input = cx.moved_input(part)?;
-        // CPU kernels copy other types unchanged, and reject different scales.
+        // CPU kernels requantize UINT8. They copy other types unchanged, and reject different scales.
         let input = match cx.narrow(input) {
             Some((8, false)) => rescaled(cx, input, output)?,
             Some(_) if cx.affine(input) != cx.affine(output) => {

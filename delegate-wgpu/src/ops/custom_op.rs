@@ -33,7 +33,7 @@ pub(crate) fn lower(op: &WgpuOp, cx: &mut Lowering<'_, '_, '_>) -> Result<(), Re
         })?;
         temporaries.push(cx.checked_temporary(&dims)?);
     }
-    // An error in the plan is an error of its author, not a property of the node.
+    // An invalid plan is an error of the application, not a property of the node.
     let fault = |i: usize, text: String| Rejection::Other(format!("dispatch {i} of {}: {text}", op.name()));
     let mut written = vec![false; count];
     for (i, dispatch) in plan.dispatches.iter().enumerate() {

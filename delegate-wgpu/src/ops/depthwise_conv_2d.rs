@@ -47,7 +47,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
             bias: Some(2),
             dimension: 3,
             activation: p.fused_activation_function,
-            // CPU kernels of INT8 process eight channels at once.
+            // CPU kernels of INT8 process eight channels at once, and round only the halves of these upwards.
             rounding: match unsigned {
                 true => Rounding::Away,
                 false => Rounding::UpInLeadingChannels(result[3] / 8 * 8),

@@ -199,7 +199,8 @@ impl<'a> Filter<'a> {
         Ok(Filter { weights, bits, zero, scales, last })
     }
 
-    /// `largest`: the largest magnitude of an input minus its zero point. `wraps`: sums have 32 bits.
+    /// Returns the form of the product for the kernel, which determines how sums are accumulated. `largest`: the
+    /// largest magnitude of an input minus its zero point. `wraps`: sums have 32 bits.
     fn integers(
         &self,
         input_zero: i32,
@@ -231,7 +232,7 @@ impl<'a> Filter<'a> {
         Ok(Integers { input_zero, weight_zero: self.zero, bits: self.bits, sums, result })
     }
 
-    /// The largest magnitude of a channel's sum.
+    /// An upper bound of the magnitude of a channel's sum.
     fn largest_sum(&self, largest: u32) -> u64 {
         let depth = (self.weights.len() / self.scales.len().max(1)) as u64;
         depth.saturating_mul(255).saturating_mul(largest.into())
@@ -351,8 +352,8 @@ fn too_large(depth: u32, input: u32, weight: u32) -> Rejection {
     unsupported(format!("{sums}; only sums that fit the accumulator are supported"))
 }
 
-/// Returns the form of the sums of weight rows, which fit 32 bits. `largest`: the largest magnitude of the other
-/// factor.
+/// Returns how sums over rows of weights are accumulated; they wrap to 32 bits. `largest`: the largest magnitude of the
+/// other factor. `zero`: the zero point of the weights.
 pub(super) fn sums_of(filter: &[i8], depth: u32, largest: u32, zero: i32) -> Result<Sums, Rejection> {
     let magnitude = |w: &i8| i32::from(*w).saturating_sub(zero).unsigned_abs();
     let row = |row: &[i8]| row.iter().map(|w| u64::from(magnitude(w))).sum();

@@ -421,7 +421,7 @@ fn run(
 ) -> Result<(ValueId, Layout), Rejection> {
     let layout = spec.layout().map_err(invalid)?;
     let count = count_of("weights", constants.len())?;
-    // Packed integers are not floats to round.
+    // Packed integers must not be stored as 16-bit floats.
     let element = if spec.hybrid.is_some() { Element::U32 } else { Element::F32 };
     let constants = cx.new_constant(&[count], element, constants);
     let whole = cx.checked_temporary(&[layout.elements])?;

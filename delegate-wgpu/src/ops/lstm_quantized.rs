@@ -129,7 +129,7 @@ pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result
     let product = cx.temporary_of(&[rows, outputs], Element::I32);
     let sums = Sizes { rows, inputs: features, outputs, zeros: [input_zero, 0], up: false, range };
     push_sums(cx, sums, input, filter, &channels, product)?;
-    // All steps.
+    // All steps, in one dispatch.
     let layout = spec.layout().map_err(invalid)?;
     let states = [cx.state_of(CELL.output_state, Int8)?, cx.state_of(CELL.cell_state, Int16)?];
     let whole = whole(cx, layout.elements)?;
@@ -209,7 +209,7 @@ pub(super) struct Sizes {
     pub range: [i32; 2],
 }
 
-/// Adds the product. Per channel, `channels` has the bias of a sum and the factor that is applied then.
+/// Adds the product. Per channel, `channels` has the bias of a sum and the factor that is applied to the result.
 pub(super) fn push_sums(
     cx: &mut Lowering<'_, '_, '_>,
     sizes: Sizes,

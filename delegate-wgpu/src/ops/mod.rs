@@ -34,7 +34,7 @@ pub(crate) struct GpuOp {
 }
 
 impl GpuOp {
-    /// The types with one element per word on the device.
+    /// The types that [`Lowering::any_input`] accepts.
     const UNPACKED: &[TensorType] = &[
         TensorType::Float32,
         TensorType::Float16,
@@ -274,7 +274,7 @@ pub(crate) fn not_constant() -> Rejection {
     unsupported("an operand that determines shapes is computed; only constants are supported")
 }
 
-/// Returns the activation that an op applies to its result. As on the CPU, it clamps.
+/// Returns the activation that an op applies to its result. As on the CPU, only activations that clamp are supported.
 pub(crate) fn activation(fused: Fused) -> Result<Activation, Rejection> {
     match fused {
         Fused::Tanh => {
@@ -300,7 +300,7 @@ pub(crate) fn cell_activation(fused: Fused) -> Result<Activation, Rejection> {
     })
 }
 
-/// Returns a stride, dilation or window of the model, which inference checked to be positive.
+/// Returns a stride, dilation, window or block size of the model, which must be positive.
 pub(crate) fn positive(value: i32, what: &str) -> Result<u32, Rejection> {
     u32::try_from(value)
         .ok()

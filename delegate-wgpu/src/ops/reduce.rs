@@ -42,7 +42,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     let mut axes = cx.integers(1)?;
     let is_scalar = shape.is_empty();
     if is_scalar {
-        // The op's definition accepts any axes of a scalar: it is a row of one number.
+        // The op's definition accepts any axes of a scalar, which is reduced as a row of one number.
         (shape, axes) = (vec![1], vec![0]);
     }
     let axes = axes.into_iter().map(|axis| axis_in(axis, shape.len()));

@@ -149,7 +149,7 @@ fn cell(
         Recurrent::Integers(weights) => Weights::Integers(weights),
     });
     let count = count_of("weights", constants.len())?;
-    // Packed integers are not floats to round.
+    // Packed integers must not be stored as 16-bit floats.
     let element = if scale.is_some() { Element::U32 } else { Element::F32 };
     let constants = cx.new_constant(&[count], element, &constants);
     let before = cx.state(at.state)?;

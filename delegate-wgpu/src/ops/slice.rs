@@ -32,7 +32,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     for range in &ranges {
         output.push(u32::try_from(range.count).map_err(|_| error())?);
         begin.push(u32::try_from(range.start).map_err(|_| error())?);
-        // A step beyond the end of the dimension is never taken.
+        // The step of a single element has no effect, and may be of any size.
         let taken = if range.count > 1 { range.step } else { 1 };
         step.push(i32::try_from(taken).map_err(|_| error())?);
     }

@@ -36,7 +36,7 @@ fn lower(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
         };
     }
     if log && cx.is_narrow(input) {
-        // The only quantization of the op's result.
+        // TFLite defines a single quantization of the result.
         let output = cx.output(0)?;
         let to = cx.steps(output)?;
         check_output(to, 1.0 / 16.0, to.high).map_err(invalid_scale)?;

@@ -94,7 +94,7 @@ pub(crate) fn set_input(interpreter: &mut Interpreter, values: &[f32]) -> Result
     Ok(())
 }
 
-/// Output `i`.
+/// Returns output `i` as floats.
 pub(crate) fn output(interpreter: &Interpreter, i: usize) -> Result<Output> {
     let tensor = interpreter.output_tensor(i)?;
     let (scale, zero_point) = steps(tensor);
@@ -168,7 +168,7 @@ mod tests {
         let expected = [output(&[155.0, -3.0]), output(&[0.5, 0.25])];
         let passes = |got: &[Output]| compare(got, &expected).unwrap().passes();
         assert!(passes(&[output(&[155.01, -3.0]), output(&[0.5, 0.250_05])]));
-        // The difference is larger than the other output's, but small relative to the values.
+        // The difference of the first output is the larger one, but small relative to its values.
         assert!(!passes(&[output(&[155.01, -3.0]), output(&[0.5, 0.2502])]));
         assert!(!passes(&[output(&[59.0, -3.0]), output(&[0.5, 0.25])]));
         assert!(!passes(&[output(&[155.0, f32::NAN]), output(&[0.5, 0.25])]));

@@ -50,7 +50,7 @@ impl Verdict {
         }
     }
 
-    /// An error that names every model with a difference.
+    /// Returns an error that names every model with a difference, if there is one.
     pub(crate) fn pronounce(self) -> Result<(), String> {
         if self.wrong.is_empty() {
             return Ok(());

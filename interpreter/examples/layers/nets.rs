@@ -259,7 +259,7 @@ fn attention(kind: Kind, random: &mut Random) -> Result<Model, Failure> {
     net.finish()
 }
 
-/// Rows with mean 0 and variance 1, scaled.
+/// Rows with mean 0 and variance 1, scaled and shifted.
 fn normalized(net: &mut Net, x: TensorId, width: usize) -> TensorId {
     let axis = net.layer.graph.constant("axis", [1], &[1i32]);
     let keep = || ReducerParams::default().keep_dims(true);

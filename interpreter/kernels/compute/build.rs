@@ -1,4 +1,4 @@
-//! Sets `cfg(portable)` unless all processors of the target have vector instructions: loops then need a set without them.
+//! Sets `cfg(portable)` if processors of the target may lack vector instructions: loops then need a set without them.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -58,12 +58,13 @@ impl fmt::Debug for Environment<'_> {
 
 /// Infers types and shapes of a node's outputs by the definition of its op, and writes them to the output tensors.
 ///
-/// A file may declare another type than the op computes. The op's type is used, with a warning in the log, unless the
-/// output is a variable, which already has its memory.
+/// A file may declare an output type that differs from the op's. The op's type is used, with a warning in the log,
+/// unless the output is a variable, which already has its memory.
 ///
 /// # Errors
-/// [`Error::InvalidNode`] if a tensor does not exist, the op's definition rejects the inputs, or an output has
-/// another number or type than the op's.
+/// [`Error::InvalidNode`] if a tensor does not exist, an output is also an input, the op's definition rejects the
+/// inputs, the number of outputs is not the op's, or a variable's type or size is not that of the output;
+/// [`Error::Unsupported`] for a sparse input that the op's kernels do not read.
 pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInputs) -> Result<OutputShapes> {
     check_operands(node, tensors.len())?;
     check_sparse(node, tensors)?;
@@ -114,8 +115,8 @@ pub fn infer_outputs(node: &Node, tensors: &mut [RuntimeTensor], known: KnownInp
 /// invocations.
 ///
 /// # Errors
-/// The errors of [`infer_outputs`] and of the kernel; [`Error::InvalidNode`] if an output is also an input;
-/// [`Error::LimitExceeded`] for a size above the budget. The outputs are unspecified then.
+/// The errors of [`infer_outputs`] and of the kernel; [`Error::LimitExceeded`] for a size or a time above the budget;
+/// [`Error::Cancelled`]. The outputs are unspecified then.
 pub fn evaluate(
     node: &Node,
     kernel: &mut dyn Kernel,
@@ -248,7 +249,7 @@ mod tests {
     use crate::BuiltinOpResolver;
     use crate::testing::NoSubgraphs;
 
-    /// Evaluates a node with two inputs, `[1, 2]` and `[3, 4]`, and one output.
+    /// Evaluates `node` on `tensors`, with a budget of `memory_limit` bytes.
     fn run(node: &Node, tensors: &mut [RuntimeTensor], memory_limit: usize) -> Result<Evaluation> {
         let resolver = BuiltinOpResolver::new();
         let subgraph = Subgraph::default();
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn outputs_become_constants_of_the_inferred_type_and_shape() {
-        // The file declares another type and shape than the op gives.
+        // The file declares a type and a shape that differ from the op's.
         let mut t = tensors(TensorType::Float32);
         t[2].shape = Shape::new(&[7]);
         assert_eq!(run(&add([0, 1], 2), &mut t, 64).unwrap(), Evaluation::Computed);

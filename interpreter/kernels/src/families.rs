@@ -1,4 +1,4 @@
-//! The families of builtin ops with kernels, and the declarations of a kernel folder for its families.
+//! The families of builtin ops with kernels, and the macro that declares the families of a kernel folder.
 
 /// Calls `$callback!` with the families of builtin ops, each of which has a file of this name in `reference`. A family
 /// marked `+ optimized` also has one in `optimized`.

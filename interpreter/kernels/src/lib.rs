@@ -1,12 +1,13 @@
-//! CPU kernels of every op.
+//! CPU kernels of TFLite's builtin ops, and of some custom ops.
 //!
-//! - [`mod@reference`]: short and plain kernels of all builtin ops, which define the expected results;
-//! - [`optimized`]: fast kernels, for most expensive nodes;
-//! - [`custom`]: kernels of custom ops of well-known models.
+//! - [`mod@reference`]: short and plain kernels, which define the expected results. One file per op family, named like
+//!   the family's definition in `delegraph_core::ops`;
+//! - [`optimized`]: fast kernels of the families whose nodes take most of the time, in files of the same names. Nodes
+//!   that they do not support run on the reference kernels;
+//! - [`custom`]: kernels of custom ops of well-known models, and of the ops that fusion creates.
 //!
-//! Each has one file per op family, named like the family's definition in `delegraph_core::ops`. [`BuiltinOpResolver`]
-//! and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops are in the crate
-//! `delegraph-compute`, which works on plain slices.
+//! [`BuiltinOpResolver`] and [`ReferenceOpResolver`] find the kernel of an op and version. The inner loops of the
+//! optimized kernels are in the crate `delegraph-compute`, which works on plain slices.
 //!
 //! The crate is an implementation detail of `delegraph-interpreter`: its API may change in any release.
 

@@ -10,8 +10,9 @@ use delegraph_core::{MutableOpResolver, Op, OpResolver, Registration};
 use crate::optimized;
 use crate::{custom, reference};
 
-/// The default kernels: optimized ones, and the reference kernel for every op without an optimized one. Without the
-/// Cargo feature `optimized`, all are reference kernels. Results agree within the tolerances of the conformance suite.
+/// The default kernels: optimized ones, the reference kernel for every node that they do not support, and the kernels
+/// of custom ops. Without the Cargo feature `optimized`, the kernels are those of [`ReferenceOpResolver`]. Results
+/// agree within the tolerances of the conformance suite.
 pub struct BuiltinOpResolver(&'static MutableOpResolver);
 
 /// The kernels of every [`BuiltinOpResolver`], shared because registering a thousand kernels takes longer than
@@ -25,18 +26,19 @@ static BUILTIN: LazyLock<MutableOpResolver> = LazyLock::new(|| {
     resolver
 });
 
-/// The reference kernels only: slow and simple, the standard for all other kernels.
+/// The reference kernels, which are slow and simple and the standard for all other kernels, and the kernels of custom
+/// ops.
 pub struct ReferenceOpResolver(MutableOpResolver);
 
 impl BuiltinOpResolver {
-    /// Returns all optimized and reference kernels.
+    /// Returns a resolver of all optimized, reference and custom kernels.
     pub fn new() -> Self {
         BuiltinOpResolver(&BUILTIN)
     }
 }
 
 impl ReferenceOpResolver {
-    /// Returns all reference kernels.
+    /// Creates a resolver of all reference and custom kernels.
     pub fn new() -> Self {
         let mut resolver = MutableOpResolver::new();
         reference::register(&mut resolver);

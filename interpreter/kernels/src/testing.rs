@@ -71,7 +71,7 @@ impl T {
         self
     }
 
-    /// Sets the quantization of another tensor.
+    /// Sets the quantization to that of `other`.
     pub(crate) fn quantized_like(mut self, other: &Self) -> Self {
         self.quantization.clone_from(&other.quantization);
         self

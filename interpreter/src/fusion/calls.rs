@@ -3,8 +3,8 @@
 use delegraph_core::graph::Model;
 use delegraph_core::ops::Params;
 
-/// Returns for each subgraph whether it can run more than once in an invocation, or for several signatures. State in
-/// such a subgraph would go from one run to the next.
+/// Returns for each subgraph whether it can run more than once in an invocation, or for several signatures. One run
+/// would then change the state that the next run reads.
 pub(super) fn repeated(model: &Model) -> Vec<bool> {
     let mut entries: Vec<usize> = model.signatures().iter().map(|s| s.subgraph()).collect();
     entries.push(0);
@@ -13,8 +13,8 @@ pub(super) fn repeated(model: &Model) -> Vec<bool> {
     runs(model, &entries, &times).into_iter().map(|n| n > 1).collect()
 }
 
-/// Returns how often each subgraph runs when each of the `entries` runs once. `times` is the number of runs of what a
-/// node with these params calls, per run of the node.
+/// Returns how often each subgraph runs when each of the `entries` runs once. `times` returns how often a node with
+/// these params runs each subgraph that it calls, per run of the node.
 pub(super) fn runs(model: &Model, entries: &[usize], times: &dyn Fn(&Params) -> u64) -> Vec<u64> {
     let graphs = model.subgraphs();
     let mut runs = vec![0u64; graphs.len()];
@@ -26,7 +26,7 @@ pub(super) fn runs(model: &Model, entries: &[usize], times: &dyn Fn(&Params) -> 
     for callee in (0..graphs.len()).flat_map(nodes).flat_map(|node| node.callees()) {
         callers.get_mut(callee).into_iter().for_each(|n| *n = n.saturating_add(1));
     }
-    // Callers come before what they call. In a verified model, no subgraph calls itself.
+    // Callers come before their callees. In a verified model, no subgraph calls itself.
     let mut ready: Vec<usize> =
         callers.iter().enumerate().filter(|(_, n)| **n == 0).map(|(i, _)| i).collect();
     while let Some(caller) = ready.pop() {
@@ -47,7 +47,7 @@ pub(super) fn runs(model: &Model, entries: &[usize], times: &dyn Fn(&Params) -> 
     runs
 }
 
-/// How often a node runs what it calls: once, or repeatedly, which 2 stands for.
+/// Returns 1 if a node runs each subgraph that it calls at most once, 2 if it may run them repeatedly.
 fn times(params: &Params) -> u64 {
     match params {
         Params::Call(_)
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// A subgraph of one BOOL and some calls, which all read its input.
+    /// Returns a subgraph with one BOOL input, which all of the `calls` read.
     fn graph(calls: Vec<(B, Params)>) -> SubgraphBuilder {
         let mut graph = SubgraphBuilder::new("");
         let x = graph.input("x", TensorType::Bool, [1]);
@@ -100,7 +100,7 @@ mod tests {
             graph(vec![]),
             graph(vec![call(7)]),
             graph(vec![]),
-            // Nothing calls it.
+            // Subgraph 8 has no caller.
             graph(vec![call(2)]),
         ];
         let model = graphs.into_iter().fold(ModelBuilder::new(), ModelBuilder::subgraph).build().unwrap();

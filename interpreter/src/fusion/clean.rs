@@ -8,8 +8,9 @@ use crate::runtime::{CONTROL, moved};
 /// Prefix of subgraphs that have no caller by design.
 const VALIDATION: &str = "VALIDATION:";
 
-/// Returns `before` with `subgraphs` instead of its own, without unused nodes, tensors and subgraphs. Its signatures
-/// refer to the new numbers of tensors and subgraphs. Subgraphs that were unreachable before are kept.
+/// Returns `before` with `subgraphs` instead of its own, without unused nodes, tensors and subgraphs, and without the
+/// metadata that refers to nodes by number. Its signatures refer to the new numbers of tensors and subgraphs. Subgraphs
+/// that were unreachable before are kept.
 pub(super) fn clean(before: &Model, mut subgraphs: Vec<Subgraph>) -> ModelDraft {
     let mut base = before.draft_with(Vec::new());
     base.metadata.retain(|(name, _)| name != CONTROL);
@@ -110,7 +111,8 @@ fn reachable(model: &Model, subgraphs: &[Subgraph]) -> Vec<bool> {
     reached
 }
 
-/// Removes unused tensors, and returns the new number of each tensor.
+/// Removes unused tensors, and returns the new number of each tensor; `None` for removed ones. `named` returns whether
+/// a signature refers to a tensor.
 fn remove_dead_tensors(subgraph: &mut Subgraph, named: impl Fn(TensorId) -> bool) -> Vec<Option<TensorId>> {
     let mut used = vec![false; subgraph.tensors().len()];
     let nodes = subgraph.nodes().iter().flat_map(|n| {

@@ -18,7 +18,7 @@ use crate::runtime::ResourceLimits;
 ///
 /// The rewriting is first applied to a model of the composite alone, whose results must match those of the body for
 /// random inputs. A composite whose body does not compute what its name implies stays unchanged. A composite without
-/// a body (a custom op of the name) is not compared.
+/// a body (a custom op of the name), or with a shape that depends on data, is not compared.
 pub trait CompositeFusion: Send + Sync {
     /// Returns the name of the composites.
     fn name(&self) -> &str;
@@ -31,8 +31,8 @@ pub trait CompositeFusion: Send + Sync {
     /// Checks that the composite has the operands and attributes that its name implies.
     ///
     /// # Errors
-    /// The errors of [`Call::wrong`], which name the composite and the argument. The pipeline then fails, and the model is
-    /// unchanged. [`Error::InvalidNode`] is a defect of the model, all other errors are failures of the fusion.
+    /// [`Error::InvalidNode`] for a defect of the model; [`Call::wrong`] returns such an error, with the composite and
+    /// the argument. All other errors are failures of the fusion. The pipeline then fails, and the model is unchanged.
     fn verify_signature(&self, call: &Call, graph: &Rewriter<'_>) -> Result<()>;
 
     /// Replaces the composite by nodes with the same outputs, or returns the reason why it stays unchanged. Reasons
@@ -69,7 +69,7 @@ pub struct Call {
     pub id: NodeId,
     /// The node, with its operands.
     pub node: Node,
-    /// The name of the operation that it represents.
+    /// The name of the operation that the composite represents.
     pub name: String,
     /// The version of the operation.
     pub version: u32,
@@ -110,7 +110,7 @@ impl Call {
     /// Returns output `i`.
     ///
     /// # Errors
-    /// If the composite does not have the output.
+    /// [`Error::InvalidNode`] if the composite does not have the output.
     pub fn output(&self, i: usize) -> Result<TensorId> {
         let missing = || Error::InvalidNode(format!("composite \"{}\": there is no result {i}", self.name));
         self.node.outputs().get(i).copied().ok_or_else(missing)
@@ -119,7 +119,7 @@ impl Call {
     /// Returns operand `i`, called `what` in errors, which must be present.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] with the composite and the argument.
+    /// [`Error::InvalidNode`], with the composite and the argument, if the operand is absent.
     pub fn argument(&self, i: usize, what: &str) -> Result<TensorId> {
         self.operand(i).ok_or_else(|| self.wrong(i, what, "is missing"))
     }
@@ -128,7 +128,7 @@ impl Call {
     /// depend on data.
     ///
     /// # Errors
-    /// As [`Call::argument`].
+    /// [`Error::InvalidNode`], with the composite and the argument, if the operand is absent or has a different rank.
     pub fn of_rank(
         &self,
         graph: &Rewriter<'_>,
@@ -156,7 +156,8 @@ impl Call {
     /// Checks the numbers of operands and results.
     ///
     /// # Errors
-    /// [`Error::InvalidNode`] with the composite and the numbers.
+    /// [`Error::InvalidNode`], with the composite and the numbers, if the number of operands is outside `count`, or the
+    /// number of results is not `results`.
     pub fn arity(&self, count: std::ops::RangeInclusive<usize>, results: usize) -> Result<()> {
         let (has, gives) = (self.node.inputs().len(), self.node.outputs().len());
         if count.contains(&has) && gives == results {
@@ -173,7 +174,8 @@ impl Call {
     }
 }
 
-/// Returns the error of a pass or a fusion that made an invalid model: `who` names it. Interruptions remain.
+/// Returns the error of a pass or a fusion, named by `who`, that made an invalid model. An interruption is returned
+/// unchanged.
 pub(super) fn invalid(who: &str, error: Error) -> Error {
     if error.is_interruption() {
         return error;
@@ -181,17 +183,18 @@ pub(super) fn invalid(who: &str, error: Error) -> Error {
     Error::State(format!("{who} made a model that cannot be prepared: {}", cause(error)))
 }
 
-/// Returns the error of a pass or a fusion that changed inputs, outputs or signatures: `who` names it, `what` the change.
+/// Returns the error of a pass or a fusion, named by `who`, that changed inputs, outputs or signatures; `what`
+/// describes the change.
 pub(super) fn other_interface(who: &str, what: &str) -> Error {
     Error::State(format!("{who} changed the interface of the model: {what}"))
 }
 
-/// Names a pass or a fusion in errors.
+/// Returns the name of a pass or a fusion in errors.
 pub(super) fn pass(name: &str) -> String {
     format!("the pass \"{name}\"")
 }
 
-/// Returns the error of a fusion that failed: `who` names it. Interruptions remain.
+/// Returns the error of a fusion, named by `who`, that failed. An interruption is returned unchanged.
 pub(super) fn failed(who: &str, error: Error) -> Error {
     if error.is_interruption() {
         return error;
@@ -199,7 +202,7 @@ pub(super) fn failed(who: &str, error: Error) -> Error {
     Error::State(format!("{who} failed: {}", error.chain()))
 }
 
-/// Whether rewritten models may have ops without a kernel, which are not compared.
+/// Whether rewritten models may have ops without a kernel. Such models are not compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unresolved {
     Allowed,
@@ -213,8 +216,9 @@ impl Unresolved {
     }
 }
 
-/// Rewrites the composite in a separate model, and compares the results with those of the body. `blame` makes errors of
-/// the rewriting those of the fusion.
+/// Rewrites the composite in a separate model, and compares the results with those of the body. Returns
+/// [`Outcome::Fused`] without a comparison for composites that cannot run alone (see [`apart`]). `blame` converts
+/// errors of the rewriting to errors of the fusion.
 pub(super) fn try_apart(
     fusion: &dyn CompositeFusion,
     call: &Call,
@@ -239,7 +243,7 @@ pub(super) fn try_apart(
         *slot = first;
     }
     subgraphs.append(&mut store.subgraphs);
-    // The fusion causes all errors from here on.
+    // The fusion made this model, so it causes the errors of preparing it.
     let invalid = |e: Error| invalid(&pass(&call.name), e);
     let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs).map_err(invalid)?);
     Known::of(&fused, resolver, false, limits).map_err(invalid)?;
@@ -248,7 +252,7 @@ pub(super) fn try_apart(
     }
     let models = ModelPair { original: &original, fused: &fused };
     let differences = compare_with_limits(models, resolver, 2, limits.clone());
-    // Other errors are those of the body.
+    // Errors of the rewritten model are `Error::State`; others are errors of the body.
     let of_fused = |e: Error| if matches!(e, Error::State(_)) { blame(e) } else { e };
     for difference in differences.map_err(of_fused)? {
         if !difference.within(fusion.tolerance()) {
@@ -262,7 +266,8 @@ pub(super) fn try_apart(
     Ok(Outcome::Fused)
 }
 
-/// Returns a model of the composite alone; `None` if it cannot run, because there is no body or shapes depend on data.
+/// Returns a model of the composite alone. `None` if there is no body, if a shape depends on data, or if an operand is
+/// a constant of an earlier fusion or has a quantization that is not affine.
 fn apart(call: &Call, graph: &Rewriter<'_>) -> Result<Option<Model>> {
     if call.body.is_none() {
         return Ok(None);
@@ -302,7 +307,7 @@ fn apart(call: &Call, graph: &Rewriter<'_>) -> Result<Option<Model>> {
     let outputs = node.outputs().iter().zip(read).filter(|(_, read)| *read);
     *subgraph.outputs_mut() = outputs.map(|(id, _)| *id).collect();
     *subgraph.nodes_mut() = vec![node];
-    // The other subgraphs keep their numbers. Those that are not called are not compared.
+    // The other subgraphs keep their numbers; those that the body does not call are replaced by empty ones.
     let mut reached = vec![false; model.subgraphs().len()];
     let mut open: Vec<usize> = call.body.into_iter().collect();
     while let Some(i) = open.pop() {

@@ -72,7 +72,7 @@ impl Exported for Fusions {
             Fusion::Pattern(f) => Pipeline::empty().pattern_arc(f.clone()),
         };
         let (model, report) = pipeline.run_alone(model).map_err(flat)?;
-        // The interface has no place for it.
+        // The interface of libraries cannot report these fusions.
         for name in &report.unsettled {
             log::warn!("the fusion \"{name}\" still changes the model after the maximum number of rounds");
         }

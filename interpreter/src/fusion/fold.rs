@@ -23,15 +23,15 @@ pub(super) fn fold(model: &Model, known: &Known, index: usize, graph: &mut Rewri
     let folded: HashMap<NodeId, &Vec<Vec<u8>>> = folded.map(|(_, id, values)| (*id, values)).collect();
     for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
         let Some(&values) = folded.get(&id) else { continue };
-        // Apart from nodes without inputs, such as RANGE, everything that the node reads is in the file or computed
-        // from the file alone.
+        // Folded values may also depend on the shape of an input, through SHAPE for example. Such nodes stay: every
+        // input must be in the file, or computed from the file alone.
         if !node.inputs().iter().flatten().all(|t| constant.get(t.0) == Some(&true)) {
             continue;
         }
         node.outputs().iter().for_each(|t| constant[t.0] = true);
         let bytes: usize = values.iter().map(Vec::len).sum();
         let private = |t: &&TensorId| graph.readers(**t).len() == 1 && !graph.is_output(**t);
-        // The values of inputs that were folded before.
+        // Constants that only this node reads are removed with it.
         let inputs = graph.node(id).into_iter().flat_map(|n| n.inputs().iter().flatten()).filter(private);
         let replaced: usize = inputs.filter_map(|t| graph.constant(*t)).map(<[u8]>::len).sum();
         let expands = matches!(node.op(), Op::Builtin(BuiltinOp::DEQUANTIZE | BuiltinOp::DENSIFY));

@@ -4,8 +4,8 @@ use delegraph_core::error::counted;
 use delegraph_core::graph::{Model, Subgraph, TensorId};
 use delegraph_core::{Quantization, Signature};
 
-/// Returns how inputs, outputs or signatures of `after` differ from those of `before`; `None` if they are equal. Numbers
-/// of tensors and subgraphs may differ.
+/// Returns how inputs, outputs or signatures of `after` differ from those of `before`; `None` if they are equal. The
+/// numbers of tensors and subgraphs are not compared.
 pub(super) fn difference(before: &Model, after: &Model) -> Option<String> {
     let empty = Subgraph::default();
     let old = before.subgraphs().first().unwrap_or(&empty);
@@ -15,7 +15,7 @@ pub(super) fn difference(before: &Model, after: &Model) -> Option<String> {
         .or_else(|| signatures(before, after))
 }
 
-/// Compares the inputs or the outputs of two subgraphs; `what` names one of them.
+/// Compares the inputs or the outputs of two subgraphs; `what` is "input" or "output".
 fn ends(
     what: &str,
     (old, old_ids): (&Subgraph, &[TensorId]),
@@ -38,7 +38,7 @@ fn ends(
     })
 }
 
-/// Scales that are tensors are referred to by number, which changes.
+/// Compares quantizations whose scales are tensors by their kind only, since the numbers of tensors may differ.
 fn same_quantization(a: Option<&Quantization>, b: Option<&Quantization>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) if a.affine().is_none() && b.affine().is_none() => {
@@ -60,7 +60,7 @@ fn signatures(before: &Model, after: &Model) -> Option<String> {
     Some(format!("signature \"{}\" has other inputs or outputs", signature.key()))
 }
 
-/// The inputs and outputs of a signature: their names in it, and those of the tensors.
+/// The inputs and the outputs of a signature, each with its name in the signature and the name of its tensor.
 type Named<'m> = [Vec<(&'m str, Option<&'m str>)>; 2];
 
 fn named<'m>(model: &'m Model, signature: &'m Signature) -> Named<'m> {

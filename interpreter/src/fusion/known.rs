@@ -26,6 +26,7 @@ pub(super) struct Known {
 
 impl Known {
     /// Infers `model` with the kernels of `resolver`. The output shapes of custom ops without a kernel are unknown.
+    /// [`Known::folded`] is empty without `values`.
     ///
     /// # Errors
     /// The error that preparing the model would return.

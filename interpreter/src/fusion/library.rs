@@ -40,7 +40,7 @@ struct Output {
     name: String,
 }
 
-/// Returns the id of the only output.
+/// Returns the id of the only output; `None` if there are several or none.
 fn only<'o>(mut outputs: impl Iterator<Item = &'o Output>) -> Option<TensorId> {
     let first = outputs.next()?;
     outputs.next().is_none().then_some(first.id)
@@ -59,7 +59,7 @@ impl LibraryPass {
         self.library.path()
     }
 
-    /// Names the library and the fusion in errors.
+    /// Returns the beginning of errors: the library and the fusion.
     pub(super) fn who(&self) -> String {
         format!("{}: fusion \"{}\": it", self.path().display(), self.fusion.name)
     }
@@ -68,8 +68,9 @@ impl LibraryPass {
     /// not compute the operation of its name.
     ///
     /// # Errors
-    /// [`Error::State`] if the library fails or returns an invalid model, or one with other inputs, outputs or signatures,
-    /// with its path and the name of the fusion; [`Error::InvalidNode`] at the node if a composite violates its signature.
+    /// [`Error::State`] if the library fails or returns an invalid model, or one with other inputs, outputs or
+    /// signatures, with its path and the name of the fusion; [`Error::InvalidNode`] at the node if a composite violates
+    /// its signature.
     pub(super) fn run(
         &self,
         model: &Arc<Model>,
@@ -104,7 +105,7 @@ impl LibraryPass {
         if let Some(what) = interface::difference(model, &fused) {
             return Err(other_interface(&self.who(), &what));
         }
-        // Another writer encodes the same model in other bytes.
+        // A different writer may encode the same model in different bytes.
         if fused.to_bytes().map_err(invalid)? == given {
             return Ok(Rewritten { model: None, changes: Vec::new(), unchanged });
         }
@@ -156,8 +157,8 @@ impl LibraryPass {
         self.composites(model).filter_map(output).collect()
     }
 
-    /// Adds the place of the composite to the error of a composite that violates its signature. The text of a library in
-    /// Rust begins with the place in the file that it got; a library in C reports none.
+    /// Adds the place of the composite to the error of a composite that violates its signature. The text of a library
+    /// in Rust begins with the place in the file that it got; a library in C reports none.
     fn located(&self, model: &Model, error: Error) -> Error {
         let Error::InvalidNode(text) = error else { return error };
         let library = self.path().display();

@@ -66,10 +66,11 @@ pub mod plugin {
     pub use delegraph_delegate_api::plugin::fusions_abi::DelegraphFusionLibrary;
 }
 
-/// Exports fusions from a library (`crate-type = ["cdylib"]`), once per library, for `delegraph fuse --fusion plugin:PATH`
-/// and [`Pipeline::library`](crate::fusion::Pipeline::library).
+/// Exports fusions from a library (`crate-type = ["cdylib"]`), once per library, for `delegraph fuse --fusion
+/// plugin:PATH` and [`Pipeline::library`](crate::fusion::Pipeline::library).
 ///
-/// Takes the function that adds them, `Fn(&mut Fusions)`. Panics in it, and in the fusions, are caught and become errors.
+/// Takes the function that adds them, `Fn(&mut Fusions)`. Panics in it, and in the fusions, are caught and become
+/// errors.
 ///
 /// ```
 /// use delegraph_core::{BuiltinOp, Node, NodeId, Params, Result};
@@ -127,7 +128,8 @@ macro_rules! export_fusions {
                     $register(&mut fusions);
                     fusions.boxed()
                 };
-                // SAFETY: the application follows the interface.
+                // SAFETY: the application calls this function through the table, with pointers that are valid as
+                // `DelegraphFusionLibrary::open` requires.
                 unsafe { $crate::fusion::plugin::open(host, library, error, fusions) }
             }
             static TABLE: $crate::fusion::plugin::DelegraphFusionLibrary =

@@ -166,9 +166,9 @@ impl Pipeline {
     }
 
     /// Adds fused recurrent ops to the graph itself. Their state then persists between invocations until it is reset,
-    /// as in files of TensorFlow's converter. Otherwise such an op is the body of its composite, whose state is reset
-    /// in every call, like that of the ops that it replaces. So it stays where its subgraph can run more than once per
-    /// invocation, as in a loop. Composites of the model with a body of their own stay as well.
+    /// as in files of TensorFlow's converter. Otherwise such an op is the body of a composite, whose state is reset in
+    /// every call, like that of the ops that it replaces. The composite stays where its subgraph can run more than once
+    /// per invocation, as in a loop. Composites of the original model with state in their bodies stay as well.
     ///
     /// Without this option, a pass or a fusion that adds state which lasts between invocations is an error.
     #[must_use]
@@ -187,8 +187,8 @@ impl Pipeline {
         self
     }
 
-    /// Accepts composites that are rewritten into ops without a kernel, which cannot be run and so are not compared with
-    /// their bodies. Otherwise such a rewriting is an error.
+    /// Accepts composites that are rewritten into ops without a kernel, which cannot be run and so are not compared
+    /// with their bodies. Otherwise such a rewriting is an error.
     #[must_use]
     pub fn allow_unresolved(mut self) -> Self {
         self.unresolved = Unresolved::Allowed;
@@ -317,7 +317,8 @@ fn composite_names(model: &Model) -> BTreeSet<String> {
 }
 
 impl Run<'_> {
-    /// Names a pass or a fusion in errors. For the fusion of a library, the application adds the names of both.
+    /// Returns the name of a pass or a fusion in errors. For the fusion of a library, the application adds the names of
+    /// the library and the fusion.
     fn who(&self, name: &str) -> String {
         match self.proof {
             Proof::Apart => pass(name),
@@ -436,8 +437,8 @@ impl Run<'_> {
 
     fn inline(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool) -> Result<()> {
         let model = self.model.clone();
-        // A stateful body of one op that a recurrent fusion made: its state is reset in every call. In a composite of the
-        // model itself, that is the meaning of the model.
+        // Whether a fusion made the composite, and its body is one op with state. Other composites keep their state, as
+        // the model requires that it is reset in every call.
         let made = self.made_composites();
         let fused = |c: &Composite<'_>| {
             let body = c.body.and_then(|body| model.subgraphs().get(body));
@@ -450,7 +451,7 @@ impl Run<'_> {
         let bounds = Bounds { nodes: limits.inlined_nodes, earlier: 0, bytes: limits.memory };
         let first =
             Inliner { composite: &plain, functions: true, state: false, earlier: &[], bounds }.run(&model)?;
-        // Copies of functions have variables of their own, so calls are counted without functions.
+        // Each inlined copy of a function has its own variables, so calls are counted after functions are inlined.
         let copied = first.as_ref().map_or(&*model, |inlined| &inlined.model);
         let repeated = if stateful { calls::repeated(copied) } else { Vec::new() };
         let once = |place: Place| place.is_some_and(|(s, _)| repeated.get(s) == Some(&false));
@@ -529,7 +530,8 @@ impl Run<'_> {
                 nodes.filter_map(|n| Composite::of(&model, n)).filter(|c| c.name == pass.fusion.name);
             let first = own.next();
             if first.is_some_and(|first| !keep(&first)) && !own.any(|c| keep(&c)) {
-                // Composites that are wrong before are defects of the file, which the fusions of their names report.
+                // Composites that are wrong before the pass are defects of the file, which the fusions of their names
+                // report.
                 let known = self.wrong_composites(keep);
                 if self.library(pass)? {
                     let mut made = self.wrong_composites(keep).into_iter();
@@ -544,7 +546,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns the reasons why composites violate the signatures of the fusions of their names, and how many do for each.
+    /// Returns the reasons why composites violate the signatures of the fusions of their names, and how many do for
+    /// each.
     fn wrong_composites(&self, keep: &dyn Fn(&Composite<'_>) -> bool) -> BTreeMap<String, usize> {
         let mut store = Store::new(&self.model);
         let mut wrong = BTreeMap::new();
@@ -577,7 +580,7 @@ impl Run<'_> {
         }
         let Rewritten { model, changes, unchanged } =
             pass.run(&self.model, self.resolver, &self.pipeline.limits, self.pipeline.unresolved)?;
-        // Further rounds would find the same.
+        // Further rounds report the same composites again.
         let known = &self.report.unchanged;
         let new: Vec<Unchanged> = unchanged.into_iter().filter(|kept| !known.contains(kept)).collect();
         self.report.unchanged.extend(new);

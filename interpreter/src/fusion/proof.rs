@@ -47,8 +47,9 @@ pub struct ModelPair<'m> {
 
 /// Runs both models on `samples` random inputs. Each sample begins with the state of a new interpreter. If either model
 /// has lasting state, a sample has 16 invocations, or one more than the largest memory of an SVDF, at most 256, so that
-/// the state between them is compared; otherwise 1. State that only the fused model has is reset before each invocation:
-/// in the original, it begins with its initial value in every call. Returns the greatest difference per output.
+/// the state between them is compared; otherwise 1. State that only the fused model has is reset before each
+/// invocation: in the original, it begins with its initial value in every call. Returns the greatest difference per
+/// output.
 ///
 /// # Errors
 /// As [`Comparison::new`] and [`Comparison::run`].
@@ -73,8 +74,8 @@ pub fn compare_with_limits(
     Comparison::new(models, resolver, limits)?.run(samples)
 }
 
-/// Two models that are prepared for a comparison. As [`compare`], in two steps, which tell errors of preparing from those
-/// of running.
+/// Two models that are prepared for a comparison: [`compare`] in two steps, so that errors of preparing are
+/// distinguished from those of running.
 #[derive(Debug)]
 pub struct Comparison {
     original: Interpreter,
@@ -89,8 +90,9 @@ impl Comparison {
     /// Prepares both models, which together stay within `limits`.
     ///
     /// # Errors
-    /// If the original cannot be prepared, or a state of a recurrent op in it is not a variable; [`Error::State`] if the
-    /// fused model cannot be prepared, or inputs and outputs of the two differ; [`Error::LimitExceeded`].
+    /// If the original cannot be prepared, or the states of a recurrent op in it are not different variables;
+    /// [`Error::State`] if the fused model cannot be prepared, or has a different number of inputs or outputs;
+    /// [`Error::LimitExceeded`].
     pub fn new(
         ModelPair { original, fused }: ModelPair<'_>,
         resolver: &Arc<dyn OpResolver>,
@@ -182,8 +184,8 @@ pub(super) fn is_resolved(model: &Model, resolver: &dyn OpResolver) -> bool {
     nodes.all(|node| resolver.find(node.op(), node.version()).is_some())
 }
 
-/// Returns the error of a rewritten model in one line, also a list of ops, for a longer sentence. The path is removed,
-/// because it is that of the original model.
+/// Returns the text of a rewritten model's error as one line, to be part of a sentence. The path is removed, because it
+/// is that of the original model.
 pub(super) fn cause(mut error: Error) -> String {
     let mut at = &mut error;
     loop {

@@ -14,7 +14,7 @@ use super::store::Store;
 /// constants.
 ///
 /// Numbers of nodes and tensors do not change during a pass; unused ones are removed after it. A new node replaces an
-/// existing one. After the pass, the nodes are sorted into an order of execution.
+/// existing one, or is inserted before one. After the pass, the nodes are sorted into an order of execution.
 pub struct Rewriter<'m> {
     model: &'m Model,
     subgraph: Subgraph,
@@ -115,7 +115,7 @@ impl<'m> Rewriter<'m> {
         self.tensor(id).map(|t| t.ty())
     }
 
-    /// Returns true for float32 without quantization.
+    /// Returns whether a tensor has elements of type float32.
     pub fn is_float(&self, id: TensorId) -> bool {
         self.ty(id) == Some(TensorType::Float32)
     }
@@ -130,7 +130,7 @@ impl<'m> Rewriter<'m> {
         self.shapes.get(id.0)?.as_ref()
     }
 
-    /// Returns the tensors that the caller fills.
+    /// Returns the inputs of the subgraph.
     pub fn inputs(&self) -> &[TensorId] {
         self.subgraph.inputs()
     }
@@ -140,7 +140,8 @@ impl<'m> Rewriter<'m> {
         self.is_output.get(id.0).copied().unwrap_or(false)
     }
 
-    /// Returns the bytes of a constant of the file, or of a constant that a fusion added; `None` for a sparse one.
+    /// Returns the bytes of a constant of the file, or of a constant that a fusion added; `None` for a sparse constant,
+    /// and for other tensors.
     pub fn constant(&self, id: TensorId) -> Option<&[u8]> {
         let tensor = self.tensor(id).filter(|t| t.sparsity().is_none())?;
         self.store.get(self.model, tensor.data()?)
@@ -174,7 +175,7 @@ impl<'m> Rewriter<'m> {
         }
     }
 
-    /// Returns the node that computes a tensor.
+    /// Returns the node that computes a tensor; `None` for inputs and constants, for example.
     pub fn producer(&self, id: TensorId) -> Option<NodeId> {
         self.producers.get(id.0).copied().flatten()
     }
@@ -190,7 +191,8 @@ impl<'m> Rewriter<'m> {
         self.readers.get(id.0).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether a tensor has a single consumer, which reads it once. It may then be removed with this node.
+    /// Returns whether a tensor has a single consumer, which reads it once, and is not an output of the subgraph. A
+    /// fusion that replaces the consumer may then remove the tensor.
     pub fn is_private(&self, id: TensorId) -> bool {
         self.readers(id).len() == 1 && !self.is_output(id)
     }
@@ -222,7 +224,8 @@ impl<'m> Rewriter<'m> {
         self.new_tensor(tensor)
     }
 
-    /// Adds a constant with other elements than `id`, of the same type, shape and quantization.
+    /// Adds a constant with these bytes, and with the type, shape and quantization of `id`. `None` if `id` does not
+    /// exist.
     pub fn constant_like(&mut self, id: TensorId, name: &str, bytes: &[u8]) -> Option<TensorId> {
         let tensor = self.tensor(id)?.clone().with_name(name);
         Some(self.new_constant_bytes(tensor, bytes))
@@ -239,7 +242,7 @@ impl<'m> Rewriter<'m> {
         self.store.add_subgraph(subgraph)
     }
 
-    /// Changes a node that continues to compute its outputs.
+    /// Changes a node in place: its number and its position remain. Nothing happens if it was removed.
     pub fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
         let Some(mut node) = self.take(id) else { return };
         change(&mut node);
@@ -247,8 +250,9 @@ impl<'m> Rewriter<'m> {
         self.put(id, node);
     }
 
-    /// Replaces `at` by `node` and removes `gone`, which may include `at`. Outputs of `gone` that `node` does not write
-    /// must have no readers other than the nodes in `gone`.
+    /// Adds `node` at the position of `at`, and removes the nodes `gone`, which usually include `at`. Returns the
+    /// number of the new node. Outputs of `gone` that `node` does not write must have no readers other than the nodes
+    /// in `gone`.
     pub fn replace(&mut self, at: NodeId, gone: &[NodeId], node: Node) -> NodeId {
         let place = self.places.get(at.0).copied().unwrap_or(self.nodes.len());
         for &id in gone {
@@ -259,7 +263,7 @@ impl<'m> Rewriter<'m> {
         self.add(place, node)
     }
 
-    /// Adds a node directly before the node `at`, which will read its output.
+    /// Adds a node directly before the node `at`, and returns its number.
     pub fn insert(&mut self, at: NodeId, node: Node) -> NodeId {
         let place = self.places.get(at.0).copied().unwrap_or(self.nodes.len());
         self.came.push(name_of(self.model, &node));
@@ -281,7 +285,8 @@ impl<'m> Rewriter<'m> {
         std::mem::take(&mut self.changed).then_some(taken)
     }
 
-    /// Lets all consumers of `from` read `to`. Returns false, and changes nothing, if `from` is an output.
+    /// Lets all consumers of `from` read `to`. Returns false, and changes nothing, if `from` is an output, or equal to
+    /// `to`.
     pub fn redirect(&mut self, Redirect { from, to }: Redirect) -> bool {
         if self.is_output(from) || from == to {
             return false;

@@ -55,9 +55,9 @@ pub(super) struct Added<'m> {
 }
 
 impl<'m> Added<'m> {
-    /// Compares the state of two models by names. If a name has more variables in `after`, the first ones count as those
-    /// of `before`, because passes append tensors. Then a library that puts its own variable first is refused, since
-    /// the comparison resets the wrong one.
+    /// Compares the state of two models by names. If a name has more variables in `after`, the first ones count as
+    /// those of `before`, because passes append tensors. A library that puts its own variable first is therefore
+    /// rejected: the comparison resets the wrong one.
     pub(super) fn between(before: &Model, after: &'m Model) -> Self {
         let known = lasting(before);
         let mut added = Added::default();
@@ -92,8 +92,8 @@ pub(super) struct Reset {
 }
 
 impl Reset {
-    /// The state that `after` has in addition to that of `before`. An initialization that also assigns other state
-    /// resets this too, so that such a rewriting is refused.
+    /// Returns the state that `after` has in addition to that of `before`. If an initialization also assigns other
+    /// state, the comparison resets that state as well, and so rejects the rewriting.
     pub(super) fn of_added(before: &Model, after: &Model) -> Self {
         let added = Added::between(before, after);
         let name = |state: &State<'_>| match state {
@@ -118,10 +118,11 @@ impl Reset {
     }
 }
 
-/// The invocations of a sample if there is lasting state: errors in a memory of more than one step show only later.
+/// Minimum number of invocations of a sample if there is lasting state: errors in a memory of more than one step have
+/// an effect only in later invocations.
 const MIN_INVOCATIONS: usize = 16;
 
-/// The limit of the invocations of a sample.
+/// Maximum number of invocations of a sample.
 const MAX_INVOCATIONS: usize = 256;
 
 /// Returns the number of invocations that a sample of a comparison has: 1 without lasting state. The oldest step in the
@@ -145,7 +146,8 @@ fn memory(graph: &Subgraph, node: &Node) -> usize {
     weights.and_then(|t| t.shape().get(1).copied()).unwrap_or(0)
 }
 
-/// Checks that the states of recurrent ops in the first subgraph are variables. Kernels find that when they run.
+/// Checks that the states of recurrent ops in the first subgraph are different variables. Kernels check this only when
+/// they run.
 ///
 /// # Errors
 /// [`Error::InvalidNode`] at the node.

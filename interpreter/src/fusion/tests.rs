@@ -378,7 +378,7 @@ fn variables_that_never_change_become_constants() {
     assert_eq!(ops_after(&Pipeline::new(), &with_variable(true)), expected);
 }
 
-/// A model of one composite with these tensors.
+/// A model of one composite with inputs of these types and shapes.
 fn composite(
     name: &str,
     attributes: &Attributes,
@@ -426,7 +426,7 @@ fn a_signature_that_is_none_is_an_error_with_composite_and_argument() {
     assert_eq!(ops_after(&Pipeline::new().skip("embedding_lookup"), &model), ["STABLEHLO_COMPOSITE"]);
 }
 
-/// Errors of `rewrite` are those of the fusion, so `verify_signature` has to find these.
+/// Errors of `rewrite` are failures of the fusion, so `verify_signature` has to report wrong attributes.
 #[test]
 fn attributes_of_a_wrong_type_are_errors_of_the_model() {
     for (name, attribute) in [("odml.softmax", "axis"), ("odml.softmax", "beta"), ("odml.l2_norm", "axis")] {

@@ -90,7 +90,7 @@ pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
     Some((subgraphs, reads))
 }
 
-/// Removes initializations without a consumer, and calls of empty ones.
+/// Removes assignments of variables that are no longer read, and calls of initializations that are empty without them.
 fn remove_assignments(subgraphs: &mut [Subgraph], frozen: &[Name]) {
     let still_read = |name: &Name, subgraphs: &[Subgraph]| {
         subgraphs.iter().any(|g| {

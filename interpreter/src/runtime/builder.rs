@@ -118,7 +118,7 @@ impl InterpreterBuilder {
         self
     }
 
-    /// Sets the number of threads for CPU kernels. The default is 1.
+    /// Sets the number of threads for CPU kernels. The default is 1; 0 is the same as 1.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
@@ -165,8 +165,8 @@ impl InterpreterBuilder {
     /// # Errors
     /// [`Error::UnderstatedVersions`](delegraph_core::Error::UnderstatedVersions) after
     /// [`InterpreterBuilder::strict_versions`];
-    /// [`Error::UnresolvedOps`](delegraph_core::Error::UnresolvedOps) with every op that has no kernel; the errors of op
-    /// definitions and kernels, with the node.
+    /// [`Error::UnresolvedOps`](delegraph_core::Error::UnresolvedOps) with every op that has no kernel; the errors of
+    /// the pipeline that [`InterpreterBuilder::fusion`] sets, and of [`Interpreter::prepare`].
     pub fn build(mut self) -> Result<Interpreter> {
         if self.versions == Versions::Strict {
             check_versions(&self.model)?;

@@ -71,7 +71,7 @@ impl Interpreter {
     /// Selects the subgraph of the signature `key`. Inputs, outputs and `invoke` then refer to this subgraph.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the model does not have the signature.
+    /// [`Error::InvalidInput`] if the model does not have the signature; the errors of creating kernels.
     pub fn select_signature(&mut self, key: &str) -> Result<Signature> {
         let signature = self.model().signature(key).cloned().ok_or_else(|| {
             let keys: Vec<&str> = self.model().signatures().iter().map(|s| s.key()).collect();
@@ -89,7 +89,7 @@ impl Interpreter {
     /// Selects subgraph `index`, as [`Interpreter::select_signature`] does by a signature's key.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the model does not have the subgraph.
+    /// [`Error::InvalidInput`] if the model does not have the subgraph; the errors of creating kernels.
     pub fn select_subgraph(&mut self, index: usize) -> Result<()> {
         let count = self.model().subgraphs().len();
         if index >= count {
@@ -141,8 +141,8 @@ impl Interpreter {
     /// Returns the elements of input `i`, mutable. The values persist between calls of `invoke`.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if there is no such input, or its elements are not of type `T`; those of
-    /// [`Interpreter::prepare`].
+    /// [`Error::InvalidInput`] if there is no such input, or its elements are not of type `T`; [`Error::State`] if the
+    /// input is a constant; those of [`Interpreter::prepare`].
     pub fn input_mut<T: Element>(&mut self, i: usize) -> Result<&mut [T]> {
         self.prepare()?;
         let id = self.input_id(i)?;
@@ -171,7 +171,8 @@ impl Interpreter {
     /// format, see [`Strings`].
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the number of bytes differs from that of the input's type and shape; as
+    /// [`Error::InvalidInput`] if the number of bytes differs from that of the input's type and shape, or if the bytes
+    /// of a string tensor are malformed or their number of strings does not fit the shape; as
     /// [`Interpreter::input_bytes_mut`].
     pub fn set_input_bytes(&mut self, i: usize, bytes: &[u8]) -> Result<()> {
         self.prepare()?;
@@ -270,7 +271,8 @@ impl Interpreter {
     /// invalidates outputs; exchanging buffers later has no cost.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the buffer does not have the input's size.
+    /// [`Error::InvalidInput`] if there is no such input, or the buffer does not have its size; [`Error::State`] if the
+    /// input is constant, a variable, or a string tensor; those of [`Interpreter::prepare`].
     pub fn bind_input(&mut self, i: usize, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
         self.prepare()?;
         let id = self.input_id(i)?;
@@ -281,8 +283,9 @@ impl Interpreter {
     /// With two buffers, results can be read while the next invocation runs.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the buffer does not have the output's size; [`Error::State`] if the output is
-    /// constant, an input, a variable, or has a shape that depends on data.
+    /// [`Error::InvalidInput`] if there is no such output, or the buffer does not have its size; [`Error::State`] if
+    /// the output is constant, an input, a variable, a string tensor, or has a shape that depends on data; those of
+    /// [`Interpreter::prepare`].
     pub fn bind_output(&mut self, i: usize, buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
         self.prepare()?;
         let id = self.output_id(i)?;
@@ -315,7 +318,7 @@ impl Interpreter {
     /// Inputs and outputs whose size changes are no longer bound to a buffer; the buffer is dropped.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the model fixes the dimensions that would change.
+    /// [`Error::InvalidInput`] if there is no such input, or the model fixes the dimensions that would change.
     pub fn resize_input(&mut self, i: usize, shape: &[usize]) -> Result<()> {
         let id = self.input_id(i)?;
         let file = self.engine.model.subgraphs()[self.entry].tensor(id);
@@ -337,7 +340,7 @@ impl Interpreter {
     /// strict resizing. Whether the ops of the model accept the shape is checked by [`Interpreter::prepare`].
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if the input is a constant.
+    /// [`Error::InvalidInput`] if there is no such input, or it is a constant.
     pub fn resize_input_to_any(&mut self, i: usize, shape: &[usize]) -> Result<()> {
         let id = self.input_id(i)?;
         let file = self.engine.model.subgraphs()[self.entry].tensor(id);
@@ -363,7 +366,8 @@ impl Interpreter {
     ///
     /// # Errors
     /// [`Error::Delegate`] with delegate, partition and nodes if a delegate fails; the error of a CPU kernel, with its
-    /// node. Outputs and variables then have the values that the completed steps wrote.
+    /// node; [`Error::Cancelled`]; [`Error::LimitExceeded`]. Outputs and variables then have the values that the
+    /// completed steps wrote. The errors of [`Interpreter::prepare`].
     pub fn invoke(&mut self) -> Result<()> {
         self.prepare()?;
         match self.advance(&mut Cursor::default(), None)? {
@@ -411,7 +415,7 @@ impl Interpreter {
     /// Copies the state that an invocation changes.
     ///
     /// # Errors
-    /// If a resource cannot be copied.
+    /// [`Error::LimitExceeded`] if there is no memory for the copy.
     pub(super) fn save(&self) -> Result<State> {
         State::save(&self.engine)
     }
@@ -438,7 +442,8 @@ impl Interpreter {
         self.engine.delegates_changed();
     }
 
-    /// Returns every node to the CPU, and returns the delegates. Variables keep their values, inputs do not.
+    /// Removes the delegates, and returns them. Every node runs on the CPU again. Variables keep their values, inputs
+    /// do not.
     pub fn remove_delegates(&mut self) -> Vec<Box<dyn Delegate>> {
         self.engine.undelegate();
         self.engine.delegates.take()
@@ -483,8 +488,8 @@ impl Interpreter {
         self.engine.slots.get_mut(subgraph).map_or(Ok(()), |slot| slot.parts_mut().reset_variables())
     }
 
-    /// Returns the runner of each node of the selected subgraph, and the reasons of delegates that rejected it. Empty
-    /// if the subgraph is not prepared.
+    /// Returns the report on the selected subgraph: runners and rejections of the nodes, partitions, failures of
+    /// delegates, and composites. Empty if the subgraph is not prepared.
     pub fn report(&self) -> &Report {
         self.subgraph_report(self.entry).unwrap_or(&self.empty_report)
     }

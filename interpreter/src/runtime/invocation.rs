@@ -34,15 +34,16 @@ impl Interpreter {
     ///
     /// - CPU kernels, and delegates whose kernels have no asynchronous form, run inside of `poll`.
     /// - While a delegate's kernel is pending, `poll` returns, and the task is woken when the kernel may be done.
-    /// - Subgraphs that a node calls (IF, WHILE, CALL) run to their end within the node's step, as in [`Interpreter::invoke`].
+    /// - Subgraphs that a node calls (IF, WHILE, CALL) run to their end within the node's step, as in
+    ///   [`Interpreter::invoke`].
     /// - The first `poll` prepares the interpreter if necessary; [`Interpreter::prepare`] does so beforehand.
     /// - If a CPU kernel reads a tensor in a delegate's buffer, or the application requests it in another buffer, the
     ///   tensor is copied by [`DeviceBuffer::read`](delegraph_delegate_api::DeviceBuffer::read), which may wait for the
     ///   device. Only buffers of the application, and tensors passed from one delegate to another, are copied in this
     ///   way.
     ///
-    /// [`CancellationToken`] wakes and ends it. If the future is cancelled or dropped early, outputs and variables have
-    /// the values that the completed steps wrote, and the interpreter can be used again.
+    /// A [`CancellationToken`] wakes and ends the future. If it is cancelled or dropped early, outputs and variables
+    /// have the values that the completed steps wrote, and the interpreter can be used again.
     ///
     /// ```
     /// # use delegraph_core::{Model, ModelBytes};

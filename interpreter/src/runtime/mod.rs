@@ -1,7 +1,7 @@
 //! Runs a model: finds kernels, infers shapes, applies delegates, plans memory, and runs steps.
 //!
-//! Modules, low to high: the folders `memory`, `composites`, `delegation` and `host`, the file `rewrite.rs`, the folders
-//! `subgraph` and `engine`; the other files are above all of these.
+//! Modules, low to high: the folders `memory`, `composites`, `delegation` and `host`, the file `rewrite.rs`, the
+//! folders `subgraph` and `engine`; the other files are above all of these.
 
 mod analysis;
 mod builder;

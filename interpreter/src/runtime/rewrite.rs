@@ -11,7 +11,7 @@ use super::host::ResourceLimits;
 /// Rewrites a model before it is prepared.
 pub(crate) trait ModelRewrite: Any + Send {
     /// Returns the model to run instead of `model`. Composites for which `keep` is true must not be changed. `limits`
-    /// apply to preparing it.
+    /// apply to the rewriting, and to preparing its result.
     ///
     /// # Errors
     /// If the model cannot be prepared, or the rewriting fails.

@@ -103,7 +103,7 @@ fn a_cpu_kernel_gets_a_copy_of_the_applications_buffer() {
 
 #[test]
 fn an_application_has_outputs_in_its_own_buffers() {
-    // The delegate keeps one output in its own buffer; the CPU computes the other.
+    // With NEG delegated, the output is in the delegate's buffer; with ABS delegated, the CPU computes it.
     let model = chain(&[ABS, NEG]);
     for delegated in [NEG, ABS] {
         let (delegate, seen) = keeping("d", &[delegated]);

@@ -176,7 +176,7 @@ fn a_delegate_may_claim_it_first() {
 
 #[test]
 fn what_a_delegate_declares_and_leaves_is_offered_node_by_node() {
-    // Its highest version is too low; the other delegate gets the nodes of the body.
+    // The highest version of the first delegate is too low; the second one gets the nodes of the body.
     let table = VersionTable::default().with_composite(NAME, 1);
     let builder = Interpreter::builder(model()).delegate(Simple(Claims(table)));
     let builder = builder.delegate(Scripted::new("d", &[ABS, NEG, ADD]));
@@ -234,7 +234,7 @@ impl SimpleDelegate for Refuses {
 /// Composites in bodies of composites keep their reasons and the numbers of their nodes.
 #[test]
 fn nested_composites_keep_their_reasons() {
-    // c = (b = (a = neg), abs), neg; beside it, another a before all.
+    // The main graph is a, c. The bodies are: c = b, NEG; b = a, ABS; a = NEG.
     let inner = || {
         let mut body = SubgraphBuilder::new("a");
         let x = body.input("x", TensorType::Float32, [4]);
@@ -259,7 +259,7 @@ fn nested_composites_keep_their_reasons() {
     let model = build(graph);
     let numbers = |c: &CompositeReport| c.nodes.iter().map(|id| id.0).collect::<Vec<_>>();
     let expected = [("a", vec![0]), ("a", vec![1]), ("b", vec![1, 2]), ("c", vec![1, 2, 3])];
-    // Whatever is declared: what is not is inlined earlier.
+    // The same for each subset of declared composites; those that are not declared are inlined earlier.
     for declared in 0..8 {
         let names = ["a", "b", "c"].into_iter().enumerate().filter(|(i, _)| declared >> i & 1 == 1);
         let names: Vec<&str> = names.map(|(_, name)| name).collect();
@@ -309,7 +309,7 @@ impl SimpleDelegate for Unsupported {
     }
 }
 
-/// The error of the policy `Require` has the reason for the composite, with its name once.
+/// The error of the policy `Require` contains the reason for the composite, and the composite's name once.
 #[test]
 fn the_reason_for_a_composite_is_in_the_error() {
     let error = |table: VersionTable, other: bool| {

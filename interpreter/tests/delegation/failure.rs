@@ -49,7 +49,7 @@ fn a_failure_in_a_called_subgraph_names_the_delegate() {
     let mut body = SubgraphBuilder::new("body");
     let x = body.input("x", TensorType::Float32, [4]);
     let y = step(&mut body, NEG, x, "y");
-    // A body that returns an input is called.
+    // A body that returns an input is called, not inlined.
     body.outputs([y, x]);
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
@@ -65,7 +65,7 @@ fn a_failure_in_a_called_subgraph_names_the_delegate() {
         assert!(matches!(error, Error::Delegate { .. }), "{error}");
         assert!(error.to_string().starts_with("delegate failing: "), "{error}");
     }
-    // The number of a partition is one of its subgraph.
+    // Partitions are numbered per subgraph, so the error names the calling node as well.
     let error = error(Hook::PrepareKernel).to_string();
     for part in ["node 0 (STABLEHLO_COMPOSITE", "delegate failing: partition 0 (node 0): "] {
         assert!(error.contains(part), "\"{part}\" is not in: {error}");

@@ -17,7 +17,8 @@ use crate::support::{
     ABS, ADD, NEG, Scripted, X, build, chain, on_cpu, params, partitions, reasons, run, step, with,
 };
 
-/// `-(x + v)`, where the variable `v` becomes `x + v`: remains of a first attempt change the result of a second one.
+/// `-(x + v)`, where the variable `v` becomes `x + v`: an attempt that is not undone changes the result of the next
+/// one.
 pub(crate) fn accumulator() -> Model {
     let handle = || VarHandleParams::default().container(String::new()).shared_name("v".into());
     let mut main = SubgraphBuilder::new("main");
@@ -199,7 +200,7 @@ fn state_is_the_same_with_and_without_a_delegate() {
 
 #[test]
 fn nodes_with_side_effects_keep_their_order() {
-    // Read, add, write, and read again: no partition may extend across the second write.
+    // Three times: negate, assign, read, add. No partition may extend across an assignment.
     let handle = || VarHandleParams::default().container(String::new()).shared_name("v".into());
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [4]);
@@ -342,7 +343,7 @@ fn a_delegate_sees_the_body_of_a_loop_before_it_claims_it() {
     assert_eq!(partitions(&interpreter), [[0]]);
 }
 
-/// A variable whose first value is stored in float16, and which then stores `x`: `y` is its previous value.
+/// An SVDF whose state has an initial value in the file, as float16.
 #[test]
 fn a_node_over_constants_begins_a_variable_once() {
     use delegraph_core::ops::svdf::SvdfParams;

@@ -73,7 +73,7 @@ impl Script {
     }
 }
 
-/// Negates, on a slow device.
+/// A delegate that runs one op, NEG or ABS, on a simulated slow device.
 struct Slow(VersionTable, Arc<Script>);
 
 impl Slow {
@@ -273,8 +273,8 @@ fn a_future_returns_at_each_pending_step_and_runs_on_the_thread_that_polls() {
             assert!(steps.lock().unwrap().is_empty());
             let (result, polls) = drive(invocation, &counter);
             result.unwrap();
-            // Two more polls of the first partition, the last of which also starts the second one, which has three
-            // polls.
+            // Three more polls of the first partition, the last of which also submits the second one; then three more
+            // polls of the second one.
             assert_eq!(polls, 6);
         }
         assert_eq!(*steps.lock().unwrap(), [0, 1, 2, 3]);

@@ -30,11 +30,11 @@ pub(crate) enum Hook {
     Invoke,
 }
 
-/// The record of its calls.
+/// The record of a delegate's calls.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) log: Mutex<Vec<String>>,
-    /// Copies from its buffers to the CPU.
+    /// The number of copies from the delegate's buffers to the CPU.
     pub(crate) reads: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ impl Seen {
     }
 }
 
-/// See the module.
+/// The scripted delegate that this module describes.
 pub(crate) struct Scripted {
     pub(crate) name: &'static str,
     pub(crate) versions: VersionTable,
@@ -303,7 +303,7 @@ pub(crate) fn with(model: &Model, delegates: impl IntoIterator<Item = Scripted>)
     delegates.into_iter().fold(builder, |builder, d| builder.delegate(d))
 }
 
-/// The model's output for `x`.
+/// Returns the output for the input `x`.
 pub(crate) fn run(interpreter: &mut Interpreter, x: &[f32]) -> Result<Vec<f32>> {
     interpreter.input_mut::<f32>(0)?.copy_from_slice(x);
     interpreter.invoke()?;

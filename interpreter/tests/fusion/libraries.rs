@@ -22,7 +22,7 @@ fn register(fusions: &mut Fusions) {
 }
 
 fn library() -> FusionLibrary {
-    // SAFETY: the table of this program.
+    // SAFETY: `export_fusions!` defines the table in this program, and its functions follow the interface.
     unsafe { FusionLibrary::from_table("test", delegraph_fusion_library()) }.unwrap()
 }
 
@@ -45,7 +45,7 @@ impl PatternFusion for AbsOfNeg {
     }
 }
 
-/// `x + x`.
+/// Replaces a composite by `x + x`.
 struct Double(&'static str);
 
 impl CompositeFusion for Double {
@@ -249,7 +249,7 @@ fn faults_of_a_library_are_its_own() {
     check(composite("my.broken", 1), ErrorKind::Failed, broken);
     let panicked = "test: fusion \"panics\": it panicked: scripted panic";
     check(chain(&[BuiltinOp::EXP]), ErrorKind::Failed, panicked);
-    // A fusion of patterns gets any node, which the file is not to blame for.
+    // A fusion of patterns is called for every node, so its errors are not defects of the file.
     let cos = chain(&[BuiltinOp::COS]);
     check(cos.clone(), ErrorKind::Failed, "test: fusion \"panics\": node 0 (COS v1");
     check(cos, ErrorKind::Failed, "it failed: invalid node: scripted error");

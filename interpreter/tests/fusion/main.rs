@@ -86,7 +86,8 @@ fn where_it_is_asked_for_the_op_is_in_the_graph_itself() {
     assert!(close(&interpreter, &plain));
 }
 
-/// State that fusing adds is recognized beside state that it removes: the next invocation would differ.
+/// Fusing adds two variables and removes two. The added ones are recognized and reset, as the second invocation would
+/// differ otherwise.
 #[test]
 fn state_that_fusing_adds_is_not_compared() {
     let mut draft = layer(Framework::Keras, false).model().into_draft();
@@ -125,7 +126,7 @@ fn svdf(graph: &mut SubgraphBuilder, x: TensorId) -> TensorId {
     y
 }
 
-/// Its state is reset in every call, with a body of one op as with others.
+/// The state of a composite is reset in every call, also if its body is a single op.
 #[test]
 fn state_in_a_composite_of_the_model_stays_there() {
     for calls in [1, 2] {

@@ -359,7 +359,7 @@ impl Grower {
         }
     }
 
-    /// Adds nodes without effect, or duplicate nodes.
+    /// Adds nodes without effect, duplicate nodes, or a MAX_POOL_2D.
     fn superfluous(&mut self) {
         let x = self.x;
         self.x = match self.below(6) {
@@ -426,7 +426,7 @@ fn hold(seed: u64, model: &Model, pipeline: &Pipeline, allowed: impl Fn(TensorId
             assert!(difference.within(allowed(*output)), "seed {seed}: {difference:?}");
         }
     }
-    // Writing and reading keeps it, and fusing again changes nothing.
+    // Writing and reading does not change the fused model, and neither does fusing it again.
     let file = Model::from_bytes(ModelBytes::new(fused.to_bytes().unwrap())).unwrap();
     assert_eq!(fused.difference(&file), None, "seed {seed}");
     let again = pipeline.run(&fused).unwrap().report;

@@ -8,7 +8,7 @@ use delegraph_core::ops::{Activation, Params};
 use delegraph_core::{BuiltinOp, Model, ModelBuilder, Result, SubgraphBuilder, TensorType};
 use delegraph_interpreter::{Interpreter, ReferenceOpResolver};
 
-/// A subgraph of one op with two scalars, or of none, which returns its second input.
+/// A subgraph that applies `op` to its two scalars or, without an op, returns the second one.
 fn region(op: Option<BuiltinOp>) -> SubgraphBuilder {
     let mut graph = SubgraphBuilder::new("region");
     let (a, b) = (graph.input("a", TensorType::Int32, []), graph.input("b", TensorType::Int32, []));
@@ -36,7 +36,7 @@ fn scatter(region: SubgraphBuilder) -> Model {
     ModelBuilder::new().subgraph(graph).subgraph(region).build().unwrap()
 }
 
-/// Sums of windows over an input with ones between its elements and around them.
+/// Combines windows by the region, over an input with ones between its elements and around them.
 fn windows(region: SubgraphBuilder) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Int32, [4]);
@@ -52,7 +52,7 @@ fn windows(region: SubgraphBuilder) -> Model {
     ModelBuilder::new().subgraph(graph).subgraph(region).build().unwrap()
 }
 
-/// Sums of the columns, if the region adds, each with 10.
+/// Combines each column by the region, beginning with 10.
 fn reduction(region: SubgraphBuilder) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Int32, [2, 2]);

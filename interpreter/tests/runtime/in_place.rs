@@ -20,7 +20,7 @@ const ALL: usize = ROWS * COLUMNS;
 /// The kind of a node, and the earlier tensors that it reads.
 type Step = (u8, usize, usize);
 
-/// Steps over one input. The outputs are all full-size tensors without a consumer, and some others.
+/// Steps over one input. The outputs are all tensors without a consumer, and the tensor with index `also`.
 fn model(ty: TensorType, steps: &[Step], also: usize) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let quantized = |graph: &mut SubgraphBuilder, id: TensorId| {

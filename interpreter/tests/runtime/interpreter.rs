@@ -209,7 +209,7 @@ fn fixed_dimensions_are_resized_on_request() {
     assert_eq!(interpreter.output::<f32>(0).unwrap(), expected());
 }
 
-/// Nodes that access few bytes follow each other without reading the clock, unless what they run is not known.
+/// The clock is not read between nodes that access few bytes, unless their kernels are not builtin.
 #[test]
 fn a_time_limit_ends_small_nodes_of_unknown_kernels() {
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -226,7 +226,7 @@ fn main(
         return;
     }
 #if ROLLED && FIXED
-    // As in convolutions.
+    // Unrolled, results take most of the time of compilation on software devices.
     var sums = array<array<S, {{WIDTH}}>, {{PIXELS}}>(
 #for i in 0..PIXELS
         array<S, {{WIDTH}}>(

@@ -60,7 +60,7 @@ fn main(
         workgroupBarrier();
 #include "outer_copies"
         workgroupBarrier();
-        // The next step's loads, which take as long as the products of this one. The last ones are zeros.
+        // The next step's loads, which overlap with the products of this one; zeros after the last terms.
         next += {{DEPTH}}u;
 #include "matmul_outer_next"
 #include "outer_products"

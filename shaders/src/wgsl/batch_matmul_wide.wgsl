@@ -49,7 +49,7 @@ fn main(
         at_b += place % p.batch_{{d}} * p.b_stride_{{d}};
         place /= p.batch_{{d}};
 #endfor
-        // The sums of both halves of this number of products have 32 bits.
+        // Sums of the low and of the high halves of up to 65535 products fit 32 bits.
         var low = 0u;
         var high = 0;
         for (var k = 0u; k < p.depth; k++) {

@@ -6,7 +6,7 @@ struct Params {
     items: u32,
     // Number of bounds in use.
     period: u32,
-    // An element is invalid if its bits in the mask are these.
+    // An element is invalid if its bits in `mask` equal `other`.
     mask: u32,
     other: u32,
     // Lowest and highest value.

@@ -2,8 +2,8 @@
 // BLOCK_CHANNELS output channels. In every step it copies the inputs and weights of DEPTH vectors of four terms to
 // workgroup memory, from which an invocation multiplies PIXELS pixels by FOURS vectors of four channels.
 //
-// SLICES > 1: as many groups of invocations compute the same block, each from every SLICES-th vector of terms, and are
-// summed at the end. For outputs that are too small to occupy the device otherwise.
+// SLICES > 1: SLICES groups of invocations compute the same block, each from every SLICES-th vector of terms, and their
+// results are summed at the end. For outputs that are too small to occupy the device otherwise.
 //
 // Terms are numbered row by row of the window, then by column and channel, as the weights are.
 
@@ -44,7 +44,7 @@ fn main(
     let slice = local / {{SLICE}}u;
 #endif
     let place = local % {{SLICE}}u;
-    // Invocations in fours by eight, so that those of a subgroup read few different rows and columns.
+    // 32 invocations form a block of LANES columns, so that those of a subgroup read few different rows and columns.
     let lane = place % 32u;
     let across = place / 32u % {{COLUMNS / LANES}}u * {{LANES}}u + lane % {{LANES}}u;
     let down = place / 32u / {{COLUMNS / LANES}}u * {{32 / LANES}}u + lane / {{LANES}}u;

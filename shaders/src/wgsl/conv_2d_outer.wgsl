@@ -58,7 +58,7 @@ fn main(
         workgroupBarrier();
 #include "outer_copies"
         workgroupBarrier();
-        // The next step's loads, which take as long as the products of this one. The last ones are zeros.
+        // The next step's loads, which overlap with the products of this one; zeros after the last terms.
         next += {{DEPTH}}u;
 #include "conv_outer_next"
 #include "outer_products"

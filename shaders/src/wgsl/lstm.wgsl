@@ -38,7 +38,8 @@ struct Params {
 
 alias T = f32;
 
-// Contributions of the input to the gates, cell by cell: input, forget, cell and output gate in turn.
+// Contributions of the input to the gates. A row has all cells of the input gate, then of the forget, cell and output
+// gate.
 @group(0) @binding(0) var<storage, read> inputs: array<f32>;
 // Recurrent weights with the cells innermost (for integers with the gates in the bytes of a word), then the other parts.
 @group(0) @binding(1) var<storage, read> constants: array<u32>;
@@ -57,7 +58,7 @@ alias T = f32;
 #endif
 #include "row_scale"
 
-// Quantizes this number of values, and returns their scale.
+// Quantizes `count` values from `at` on to `to`, and returns their scale.
 fn quantize(at: u32, count: u32, to: u32, local: u32) -> f32 {
     var ends = vec2<f32>();
     for (var i = 0u; i < count; i++) {

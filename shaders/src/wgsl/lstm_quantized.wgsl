@@ -21,7 +21,7 @@ struct Params {
     state_at: u32,
     gates_at: u32,
     hidden_at: u32,
-    // Peephole weights are indexed across sequences, up to here.
+    // Peephole connections number cells across sequences, this far apart; cells from the end on have none.
     peephole_stride: u32,
     peephole_end: u32,
     // Zero point of the outputs.
@@ -40,7 +40,8 @@ struct Params {
     nothing: u32,
 }
 
-// Contributions of the input to the gates, cell by cell: input, forget, cell and output gate in turn.
+// Contributions of the input to the gates. A row has all cells of the input gate, then of the forget, cell and output
+// gate.
 @group(0) @binding(0) var<storage, read> inputs: array<i32>;
 // Numbers of each gate, recurrent weights with the cells innermost and the gates in the bytes of a word, then the other parts.
 @group(0) @binding(1) var<storage, read> constants: array<i32>;

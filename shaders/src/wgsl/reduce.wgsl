@@ -4,7 +4,7 @@
 struct Params {
     // Elements of the output, or vectors of four.
     count: u32,
-    // Elements combined to one.
+    // Elements combined into one.
     reduced: u32,
     // ACTIVATES: result = activation(combined * scale).
     scale: f32,
@@ -20,7 +20,7 @@ struct Params {
 #endfor
 }
 
-// VEC4: vectors of four outputs. FOLD: vectors of four elements that are combined to one.
+// VEC4: vectors of four outputs. FOLD: vectors of four elements that are combined into one.
 #if VEC4 || FOLD
 alias P = vec4<{{ELEMENT}}>;
 #else

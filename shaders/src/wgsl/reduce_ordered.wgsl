@@ -7,7 +7,7 @@ struct Params {
     items: u32,
     extent_0: u32,
     step_0: u32,
-    // Elements combined to one.
+    // Elements combined into one.
     reduced: u32,
     input_zero: i32,
     output_zero: i32,

@@ -55,7 +55,7 @@ fn vec_of(v: u32) -> u32 {
 #if !COMPUTED && !NEAREST && !FIXED
 #include "exact"
 
-// The same for four values.
+// The function `opaque` for each element of F.
 fn opaque_each(v: F) -> F {
 #if VEC4
     return bitcast<F>(bitcast<vec4<u32>>(v) ^ vec4<u32>(p.nothing));

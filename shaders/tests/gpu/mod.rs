@@ -19,7 +19,7 @@ pub struct Gpu {
     pipelines: Mutex<HashMap<VariantKey, wgpu::ComputePipeline>>,
 }
 
-/// The environment variable with a part of the name of the adapter to run on. Any adapter is used without it, or none.
+/// The environment variable with a part of the name of the adapter to run on. Without it, any adapter is used.
 const ADAPTER: &str = "DELEGRAPH_ADAPTER";
 
 /// The environment variable with which kernels are compiled as by a delegate with `trusted_shaders`, without checks.
@@ -113,7 +113,9 @@ impl Gpu {
                 source: wgpu::ShaderSource::Wgsl(source.as_ref().into()),
             };
             let module = if std::env::var_os(TRUSTED).is_some() {
-                // SAFETY: see the same call of the delegate.
+                // SAFETY: the uniform block or a constant bounds the loops of every source. Specs check the shapes that
+                // bound the indices of `delegraph_shaders`; other sources have dispatches that fit their buffers.
+                // Without [`TRUSTED`], all of them run with all checks on.
                 unsafe {
                     self.device
                         .create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
@@ -275,7 +277,7 @@ pub fn bytes(values: &[f32]) -> &[u8] {
     bytemuck::cast_slice(values)
 }
 
-/// Fails unless every value is within 1e-5 + 1e-4 of the largest expected one. NaN matches NaN.
+/// Fails unless every value is within 1e-5 plus 1e-4 times the largest finite expected magnitude. NaN matches NaN.
 #[track_caller]
 pub fn assert_close(what: &str, actual: &[f32], expected: &[f32]) {
     assert_eq!(actual.len(), expected.len(), "{what}: length");

@@ -217,7 +217,7 @@ fn tiles_of_integers_agree() {
     let Some(gpu) = gpu() else { return };
     let integer =
         |seed, count| -> Vec<i32> { noise(count, seed).iter().map(|v| (v * 128.0) as i32).collect() };
-    // Sums of up to 2^24 are exact in floats; longer ones are added block by block.
+    // Sums of up to 2^24 are exact in floats; larger ones are added block by block.
     for (filter, blocks) in [([20, 3, 3, 6], false), ([20, 3, 3, 128], true)] {
         let plain = spec([1, 7, 6, filter[3]], filter, 1, 1, true);
         let depth = filter[1..].iter().product::<u32>();

@@ -1,12 +1,12 @@
-//! The limits of the adapter, and the share of them that the kernels reach. With the environment variable
+//! The limits of the adapter, and the share of them that the kernels reach. Measured with the environment variable
 //! `DELEGRAPH_ROOFLINE`, a number of seconds:
 //!
 //! `DELEGRAPH_ROOFLINE=60 cargo test --release -p delegraph-shaders --test results roofline -- --nocapture`
 //!
 //! The limits are measured on the device itself: the bandwidth of copies, and the rate of multiplications and additions of
 //! kernels that do nothing else. Kernels that move data are compared with the bandwidth; products and convolutions with the
-//! rate of their type. Each figure is a line of JSON, as is each kernel that is left out because it would begin later.
-//! Without the variable everything runs once, on small operands.
+//! rate of their type. Each figure is a line of JSON, as is each kernel that is left out because the seconds have
+//! passed. Without the variable everything runs once, on small operands.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ struct Limits {
     matrices: f64,
 }
 
-/// Load of a device before a kernel is measured.
+/// Duration of the load on a device before a kernel is measured.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 struct Run<'g> {
@@ -620,8 +620,8 @@ const CONVOLUTIONS: [[u32; 4]; 31] = [
     [64, 4096, 4096, 1],
 ];
 
-/// Times of all tiles of convolutions. With the environment variable `DELEGRAPH_TILES`, a number of seconds; a line of JSON
-/// per kernel. The choice of tiles was calibrated with it.
+/// Measures all tiles of convolutions with the environment variable `DELEGRAPH_TILES`, a number of seconds, and prints
+/// a line of JSON per kernel. The costs of tiles were calibrated with it.
 #[test]
 fn tiles() {
     let Some(gpu) = gpu() else { return };
@@ -653,7 +653,7 @@ fn tiles() {
 fn rates() {
     let Some(gpu) = gpu() else { return };
     let mut run = Run::new(gpu, std::env::var("DELEGRAPH_ROOFLINE").ok().map(|s| s.parse().unwrap()));
-    // The test program's line has begun.
+    // Ends the line that the test harness has begun.
     run.print("");
     run.print(&format!("{{\"adapter\":{}}}", quoted(&gpu.adapter)));
     run.all();

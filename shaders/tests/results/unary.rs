@@ -62,7 +62,7 @@ fn reference(op: Unary, x: f32) -> f32 {
     }
 }
 
-/// The error function by its Taylor series (|x| < 3) or its limit.
+/// The error function by its Taylor series (|x| <= 5) or its limit.
 fn erf(x: f64) -> f64 {
     if x.abs() > 5.0 {
         return x.signum();
@@ -144,7 +144,7 @@ fn clamping_keeps_nan() {
     check(&[Unary::RELU6], &numbers);
     check(&[Unary::RELU], &numbers);
     if !gpu.caps.software {
-        // WGSL does not guarantee it: a compiler may assume that there is no NaN, and NVIDIA's does.
+        // WGSL does not guarantee that NaN is kept: a compiler may assume that there is no NaN, and NVIDIA's does.
         return eprintln!("skipped: NaN on {}", gpu.adapter);
     }
     check(&[Unary::RELU6], &[f32::NAN]);

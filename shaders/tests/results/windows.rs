@@ -162,7 +162,7 @@ fn check_resize(input: [u32; 4], size: [u32; 2]) {
             assert_close(&format!("{} {spec:?}", kernel.variant.key), &actual, &bilinear);
         }
     }
-    // Pixels that are numbered.
+    // The nearest pixel by a table of rows and columns.
     let pick = |i: u32, from: u32| i * 7 % from;
     let rows = (0..size[0]).map(|i| pick(i, input[1]));
     let columns = (0..size[1]).map(|i| pick(i, input[2]));

@@ -1,12 +1,13 @@
 //! SPIR-V through the validator of the Khronos Group, `spirv-val` (Debian: spirv-tools), beyond naga's own validation.
 //!
-//! Each module takes a process. One kernel in eight is checked; all of them with `DELEGRAPH_SPIRV=all`.
+//! Each module is checked by a process of its own. One kernel in eight is checked; all of them with
+//! `DELEGRAPH_SPIRV=all`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// What a validator reports that does not know `CooperativeMatrixKHR`.
+/// The message of a validator that does not know `CooperativeMatrixKHR`.
 const UNKNOWN_MATRICES: &str = "Invalid capability operand: 6022";
 
 fn validator() -> Command {

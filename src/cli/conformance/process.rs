@@ -1,4 +1,4 @@
-//! The other side of a worker: starts it, sends cases, and restarts it after a case that crashed or hung it.
+//! The parent of a worker process: starts it, sends cases, and restarts it after a case that crashed or hung it.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -215,7 +215,7 @@ impl Running {
 
     /// Describes the end of the process, with the last lines of its output.
     fn ended(&self, status: ExitStatus) -> String {
-        // Standard error is read by a thread, which finishes when the process has ended.
+        // Gives the thread that reads standard error the time to read the last lines.
         thread::sleep(Duration::from_millis(20));
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let words = String::from_utf8_lossy(&words);

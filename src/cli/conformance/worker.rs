@@ -1,4 +1,4 @@
-//! The worker process: reads names of cases, one per line, and answers each with a line of JSON.
+//! The worker process: reads cases, a line of JSON each, and answers each with a line of JSON.
 
 use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,7 @@ pub(super) struct Order {
 pub(super) enum Hello {
     /// The worker waits for cases; the tested delegate runs on this device.
     Ready { name: String, device: String },
-    /// The request cannot be met.
+    /// The backend cannot be created; the worker ends.
     Failed { exit: u8, message: String, help: Option<String> },
 }
 

@@ -94,7 +94,8 @@ impl Choice {
 }
 
 impl Choice {
-    /// Creates delegates on one device or of one library, with that device's name; `None` if the choice is CPU kernels.
+    /// Returns a function that creates delegates on one device or of one library, and the name of the device, which is
+    /// empty for a library; `None` if the choice is CPU kernels.
     fn maker(&self) -> Result<Option<(MakeDelegate, String)>, Failure> {
         Ok(match self {
             Choice::Cpu | Choice::Reference => None,
@@ -279,7 +280,7 @@ impl Engine {
         })
     }
 
-    /// Returns the guarantees of the backend's arithmetic, unless they are given.
+    /// Returns the `given` guarantees of the arithmetic; without them, those of the backend.
     pub(crate) fn arithmetic(&self, given: Option<Promise>) -> Arithmetic {
         let promise = |choice: &Choice| match choice {
             Choice::Wgpu(choice) if choice.stores_halves() => Some(Promise::GpuHalves),
@@ -407,7 +408,7 @@ impl Engine {
         options
     }
 
-    /// Returns all names, in order.
+    /// Returns the names of all backends, in order, separated by commas.
     pub(crate) fn label(&self) -> String {
         let names: Vec<String> = self.delegates.iter().map(Choice::name).collect();
         if names.is_empty() { Choice::Cpu.name() } else { names.join(",") }

@@ -104,7 +104,7 @@ impl PluginChoice {
         Ok(self.factory()?()?)
     }
 
-    /// Creates delegates of one library.
+    /// Returns a function that creates delegates of the library.
     pub(super) fn maker(&self) -> Result<MakeDelegate, Failure> {
         let make = self.factory()?;
         // Checks the options here rather than in the first case.

@@ -19,11 +19,11 @@ pub(crate) struct DelegateLine {
     pub(crate) nodes: usize,
     /// The number of nodes.
     pub(crate) total: usize,
-    /// The partitions that they form.
+    /// The number of partitions that they form.
     pub(crate) partitions: usize,
     /// The most frequent reason why it does not run the other nodes; `None` if it runs all.
     pub(crate) why: Option<String>,
-    /// The records of which this is true, in a batch whose records differ.
+    /// The number of records to which the line applies, in a batch whose records differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) records: Option<usize>,
 }
@@ -43,9 +43,9 @@ impl DelegateLine {
     }
 }
 
-/// The share of delegates in a run. All counts are of the entry subgraph and of the subgraphs that its nodes call, directly
-/// or through others, each once. The body of a node that a delegate runs as a whole is not counted, only the node. With
-/// [`Policy::Report`], the nodes that a delegate would run count as its own there.
+/// The share of delegates in a run. All counts are of the entry subgraph and of the subgraphs that its nodes call,
+/// directly or through others, each once. The body of a node that a delegate runs as a whole is not counted, only the
+/// node; with [`Policy::Report`], this also applies to a node that a delegate would run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Delegation {
     pub(crate) partitions: usize,
@@ -92,7 +92,7 @@ impl Delegation {
 enum Reason {
     /// The composite whose body contains the nodes.
     Composite(String),
-    /// The nodes themselves: of as many nodes, their own reason is the one to name.
+    /// The nodes themselves. Ordered last: with the same number of nodes, this reason is preferred to a composite's.
     Node(String),
 }
 

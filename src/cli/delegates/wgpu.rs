@@ -76,7 +76,7 @@ impl WgpuChoice {
         Ok(Box::new(self.open(profile)?))
     }
 
-    /// Creates delegates on one device, and returns the device's name.
+    /// Returns a function that creates delegates on one device, and the device's name.
     pub(super) fn maker(&self) -> Result<(MakeDelegate, String), Failure> {
         let delegate = self.open(false)?;
         let info = delegate.adapter_info();

@@ -1,4 +1,4 @@
-//! A graph in the language of Graphviz.
+//! A graph in DOT, the language of Graphviz.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use delegraph::core::printable_lines;
 use super::scene::{Look, Scene};
 use super::svg::fill;
 
-/// Returns the graph, for `dot` and other tools.
+/// Returns the graph in DOT.
 pub(super) fn dot(scene: &Scene) -> String {
     let mut dot = format!("digraph {} {{\n", quote(&scene.title));
     dot += "  node [shape=box, style=\"rounded,filled\", fontname=\"monospace\", fontsize=11];\n";
@@ -45,7 +45,7 @@ pub(super) fn dot(scene: &Scene) -> String {
     dot + "}\n"
 }
 
-/// A quoted string of the language.
+/// Returns a text as a quoted string of DOT.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in printable_lines(text).chars() {

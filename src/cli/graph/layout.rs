@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn edges_that_need_not_cross_do_not() {
-        // Two chains, named crosswise.
+        // Two chains, numbered crosswise.
         let layout = place(6, &[(0, 3), (1, 2), (2, 5), (3, 4)]);
         let x = |v: usize| layout.vertices[v].0;
         assert_eq!(x(0) < x(1), x(3) < x(2));

@@ -59,7 +59,7 @@ pub(super) struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    /// Whether no kernel runs a node.
+    /// Returns whether a node would run on the CPU, but has no kernel.
     fn lacks(&self, node: &NodeReport) -> bool {
         node.runner == Runner::Cpu && self.look == Look::Cpu && self.runners.lack(node)
     }
@@ -196,7 +196,7 @@ fn legend(report: &Report, looks: &[Look], folded: usize, rest: &Rest<'_>) -> Ve
     lines
 }
 
-/// Returns the delegates that do not run the composites of each node, a line each.
+/// Returns for each node a line per rejection of a composite that contains the node.
 fn composites(report: &Report) -> HashMap<NodeId, Vec<Rc<str>>> {
     let mut lines: HashMap<NodeId, Vec<Rc<str>>> = HashMap::new();
     for composite in &report.composites {

@@ -156,7 +156,7 @@ struct Run {
 }
 
 pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> {
-    // The measurement does not delay the error of a path that is not a file. Limits do not apply to it.
+    // A path that is not a file is reported before the peaks are measured. Limits do not apply to that measurement.
     if !arguments.model.path.is_file() {
         arguments.model.load()?;
     }

@@ -112,7 +112,7 @@ fn pointwise(size: usize) -> Result<Model, Failure> {
     Ok(ModelBuilder::new().subgraph(graph).build()?)
 }
 
-/// Returns the quantization of activations and weights: the products of 1024 values stay within the range of an output.
+/// Returns the quantization of activations and weights: sums of 1024 products stay within the range of an output.
 fn scale() -> Quantization {
     Quantization::per_tensor(0.05, 0)
 }

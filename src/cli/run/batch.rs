@@ -283,7 +283,7 @@ impl<'a> Work<'a> {
             if let Some(lines) = counts.lines() {
                 return Ok(lines);
             }
-            // No record ran: for the shapes of the file. An error leaves no lines.
+            // No record ran: the lines are those for the shapes of the file. If preparing fails, there are none.
             let mut runner = match runner {
                 Some(runner) => runner,
                 None => make()?,

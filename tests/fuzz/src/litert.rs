@@ -20,7 +20,7 @@ pub fn run(bytes: &[u8]) {
     start(bytes);
     let option = (c"allow_unknown_host".as_ptr(), c"1".as_ptr());
     let make = |_: &PluginOptions| Ok::<_, String>(Simple(Greedy(everything())));
-    // SAFETY: lists of one text each.
+    // SAFETY: both lists have one null-terminated text, as their length states.
     let delegate =
         unsafe { delegraph_litert::create(&raw const option.0, &raw const option.1, 1, Some(report), make) };
     if delegate.is_null() {
@@ -29,7 +29,7 @@ pub fn run(bytes: &[u8]) {
     {
         let mut host = Host::new();
         let context = host.context();
-        // SAFETY: the context and the delegate are valid until the end of the block and beyond.
+        // SAFETY: the context lives until the end of the block, and the delegate until `destroy` below.
         unsafe {
             let prepare = (*delegate).prepare;
             if prepare.is_some_and(|prepare| prepare(context, delegate) == abi::OK) {
@@ -124,7 +124,7 @@ struct Host {
     previews: Vec<abi::DelegateParams>,
     lists: Lists,
     memory: Vec<Box<[u64]>>,
-    /// The kernels that `init` made, and their function to free them.
+    /// Indices of the nodes whose kernels `init` made.
     kernels: Vec<usize>,
 }
 
@@ -322,7 +322,7 @@ impl Host {
             let Some((node, registration)) = self.nodes.get_mut(index) else { continue };
             let node = &raw mut **node;
             let (prepare, invoke) = (registration.prepare, registration.invoke);
-            // SAFETY: the bridge's own functions, with a context and a node that live on.
+            // SAFETY: the functions are the bridge's own; the context and the node outlive the calls.
             unsafe {
                 if prepare.is_some_and(|prepare| prepare(context, node) == abi::OK)
                     && let Some(invoke) = invoke
@@ -386,7 +386,7 @@ unsafe extern "C" fn get_node_and_registration(
 }
 
 impl Host {
-    /// Describes one partition of these nodes: their tensors, or some.
+    /// Describes one partition of these nodes, with arbitrary tensors as its inputs and outputs.
     fn partition(&mut self, nodes: &[c_int], delegate: *mut abi::Delegate) -> abi::DelegateParams {
         let tensors = self.tensors.len() as c_int;
         let mut some: Vec<c_int> = (0..tensors).filter(|_| byte() < 128).collect();
@@ -454,7 +454,7 @@ unsafe extern "C" fn replace(
 }
 
 /// # Safety
-/// A list of the bridge's.
+/// `list` is a list of the bridge.
 unsafe fn ints(list: *const abi::IntArray) -> Vec<c_int> {
     // SAFETY: its values follow the length.
     unsafe {

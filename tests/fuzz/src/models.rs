@@ -22,7 +22,7 @@ fn limits() -> ResourceLimits {
     ResourceLimits::default().with_memory(MEMORY).with_total_time(TIME)
 }
 
-/// Loads, writes and loads again. Writing a model that can be read must succeed or return an error.
+/// Loads, writes and loads again. Writing may return an error; otherwise, the second model must be equal to the first.
 pub fn loader(bytes: &[u8]) {
     let Ok(model) = Model::from_bytes(ModelBytes::new(bytes.to_vec())) else { return };
     let Ok(file) = model.to_bytes() else { return };
@@ -63,7 +63,7 @@ pub fn delegate() -> Option<delegraph_delegate_wgpu::WgpuDelegate> {
     DELEGATE.get_or_init(|| WgpuDelegate::new(options()).ok()).clone()
 }
 
-/// Fuses, with all options allowed or with few.
+/// Fuses with three combinations of options, and runs the fused models.
 pub fn fusion(bytes: &[u8]) {
     let Ok(model) = Model::from_bytes(ModelBytes::new(bytes.to_vec())) else { return };
     let pipelines = [
@@ -81,7 +81,7 @@ pub fn fusion(bytes: &[u8]) {
 /// Builds, explains, resizes and runs with the builder's settings and one thread.
 ///
 /// # Errors
-/// The first error, except errors of resizes.
+/// The first error.
 pub fn run(builder: InterpreterBuilder) -> Result<()> {
     run_watched(builder.threads(1), drop)
 }
@@ -107,7 +107,7 @@ pub fn run_watched(builder: InterpreterBuilder, watch: impl FnOnce(CancellationT
     once(&mut interpreter)
 }
 
-/// Runs once, with random inputs, and reads every output.
+/// Runs once, with random inputs, and formats the shape of every output.
 fn once(interpreter: &mut Interpreter) -> Result<()> {
     interpreter.prepare()?;
     for i in 0..interpreter.input_count() {

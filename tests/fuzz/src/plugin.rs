@@ -19,9 +19,9 @@ thread_local! {
     static KEPT: Cell<DelegraphContext> = const { Cell::new(0) };
 }
 
-/// Calls of the application in one function of the plugin.
+/// Maximum number of calls of the application in one function of the plugin.
 const MAX_CALLS: usize = 24;
-/// Memory for answers, and its size in words.
+/// Size in words of the memory for answers.
 const ANSWER_WORDS: usize = 64;
 
 /// Runs a model with the plugin whose choices are `bytes`.
@@ -38,14 +38,14 @@ pub fn run(bytes: &[u8]) {
     }
     // The table lives until the process ends, as the interface requires; most runs share one.
     let table = if byte() < 250 { &raw const TABLE } else { Box::leak(Box::new(table)) };
-    // SAFETY: a table that lives on, whose functions follow the rules of the interface for memory.
+    // SAFETY: the table is static or leaked, and its functions follow the rules of the interface for memory.
     let Ok(library) = (unsafe { PluginLibrary::from_table("fuzzed", table) }) else { return };
     let Ok(delegate) = library.delegate(&PluginOptions::default()) else { return };
     let limits = ResourceLimits::default().with_memory(64 << 20);
     let _ = models::run(Interpreter::builder(model()).delegate(delegate).limits(limits));
 }
 
-/// `(x + x) + c`, and a product.
+/// `(x + x) + c`.
 fn model() -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2, 2]);

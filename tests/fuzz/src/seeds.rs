@@ -7,7 +7,7 @@ use delegraph_conformance::cases::{DEFAULT_SEED, suite};
 /// Files above this size are not mutated, since they are mostly weights.
 const MAX_FILE: usize = 48 << 10;
 
-/// Returns valid models: every case of the conformance suite, as files.
+/// Returns valid models: every case of the conformance suite whose file is not too large.
 pub fn cases() -> Vec<Vec<u8>> {
     let models = suite(DEFAULT_SEED).into_iter().filter_map(|case| case.build().ok());
     models.map(|model| model.bytes().to_vec()).filter(|file| file.len() <= MAX_FILE).collect()

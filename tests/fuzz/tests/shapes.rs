@@ -1,5 +1,5 @@
-//! Operands without dimensions, without elements or of one element, in a node of each op and combination of types: a result
-//! or an error, and no panic.
+//! Operands without dimensions, without elements or of one element, in a node of each op and combination of types: a
+//! result or an error, and no panic.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,8 @@ fn reshape(model: &mut Value, tensor: usize, shape: &[usize]) {
     tree::remove(model, &format!("{path}/shape_signature"));
 }
 
-/// One operand, all, the constants, and the others, with each shape; the constants and the others with each pair of shapes.
+/// Returns the model with each shape for one operand, for all, for the constants, or for the others, and with each pair
+/// of shapes for the constants and the others.
 fn variants(model: &Value) -> Vec<Value> {
     let (constants, others) = operands(model);
     let all: Vec<usize> = [&constants[..], &others[..]].concat();
@@ -89,7 +90,7 @@ fn on_gpu(_: Model) -> Option<InterpreterBuilder> {
 #[test]
 fn degenerate_operands_do_not_panic() {
     let limits = || ResourceLimits::default().with_memory(64 << 20);
-    // A panic of a kernel or a delegate is an error, or a fallback with a reason.
+    // The interpreter converts panics of kernels and delegates to errors or fallbacks, so the hook records them.
     let panicked = Arc::new(Mutex::new(None));
     let hook = panicked.clone();
     std::panic::set_hook(Box::new(move |panic| *hook.lock().unwrap() = Some(panic.to_string())));

@@ -31,12 +31,12 @@ pub(crate) struct Declared {
     pub(crate) test_only: bool,
 }
 
-/// Everything in one file that is compiled outside of tests.
+/// The names of one file outside of test code, and all modules that it declares.
 #[derive(Default)]
 pub(crate) struct Collector {
     pub(crate) scopes: BTreeMap<ModulePath, Scope>,
     pub(crate) declared: Vec<Declared>,
-    /// Names of `macro_rules!` definitions.
+    /// Names of `macro_rules!` definitions, with the modules that contain them.
     pub(crate) macros: BTreeMap<String, ModulePath>,
     current: ModulePath,
 }
@@ -75,14 +75,15 @@ impl Collector {
     }
 
     fn bind(&mut self, name: Option<String>, path: Vec<String>, line: usize) {
-        // Otherwise `pub use x::x` would shadow the module of the same name.
+        // A name that is bound to itself, as by `use x;`, would resolve to nothing, and hide a name of a glob import.
         if let Some(name) = name.filter(|name| path.len() > 1 || path.first() != Some(name)) {
             self.scope().names.entry(name).or_insert_with(|| path.clone());
         }
         self.mention(path, line);
     }
 
-    /// Paths in the tokens of a macro. In a definition, only paths from the crate's root have a known meaning.
+    /// Records the paths in the tokens of a macro. In a definition, only paths from the crate's root have a known
+    /// meaning.
     fn scan(&mut self, tokens: TokenStream, definition: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;

@@ -8,13 +8,13 @@ use syn::visit::{self, Visit};
 pub struct Function {
     /// Its name.
     pub name: String,
-    /// The line of its name.
+    /// The line of its `fn`.
     pub line: usize,
     /// Lines from its `fn` to the end of its body.
     pub lines: usize,
 }
 
-/// Every function, method and function inside a macro in a file.
+/// Returns all functions with a body in a file: functions, methods, and functions in the tokens of macros.
 ///
 /// # Errors
 /// The text is not Rust.
@@ -38,7 +38,7 @@ impl Found {
         self.add(&signature.ident.to_string(), signature.fn_token.span, body.brace_token.span.close());
     }
 
-    /// Functions in the tokens of a macro: `fn`, a name or `$name`, and the next braces.
+    /// Adds functions in the tokens of a macro: `fn`, a name or `$name`, and the next braces.
     fn scan(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {

@@ -43,7 +43,8 @@ pub(crate) fn edges<'a>(imports: &'a BTreeSet<Import>, folder: &ModulePath) -> E
     edges
 }
 
-/// Returns the shortest cycles of imports among the children of every folder, each once.
+/// Returns a shortest cycle of imports through each child of every folder. Of the cycles of the same children, only one
+/// is returned.
 pub fn cycles(modules: &Modules) -> BTreeSet<Cycle> {
     let imports = modules.imports();
     let mut found = BTreeMap::new();

@@ -31,7 +31,7 @@ pub struct Modules {
 /// The target of a path.
 struct Target {
     module: ModulePath,
-    /// The module itself, not one of its items.
+    /// Whether the path names the module itself, not one of its items.
     is_module: bool,
 }
 
@@ -50,8 +50,8 @@ impl Modules {
         Modules::parse(&files)
     }
 
-    /// Parses sources by their paths. Files that no `mod x;` declares are declared by a macro; their paths determine
-    /// their modules.
+    /// Parses sources by their paths, without the files of test modules. A file that no `mod x;` declares is taken to
+    /// be declared by a macro: its path determines its module.
     ///
     /// # Errors
     /// A file is not Rust.
@@ -81,7 +81,8 @@ impl Modules {
         Ok(modules)
     }
 
-    /// Parses one file and returns the modules that it declares, with their `#[path]`.
+    /// Parses one file, and adds its scopes and macros. Returns the modules that it declares, with their `#[path]`;
+    /// modules under `#[cfg(test)]` are recorded in `test_only`, and not returned.
     fn add(
         &mut self,
         file: &str,
@@ -230,7 +231,7 @@ fn beside(file: &str, name: &str) -> String {
     file.rsplit_once('/').map_or(name.to_owned(), |(folder, _)| format!("{folder}/{name}"))
 }
 
-/// Every `.rs` file in a folder and its subfolders, except build outputs.
+/// Returns every `.rs` file in a folder and its subfolders, except those named `target` and hidden ones.
 ///
 /// # Errors
 /// A folder cannot be read.

@@ -17,8 +17,8 @@ impl Order {
         Order { folder, listed }
     }
 
-    /// The differences between the order and the modules: children that are not listed or do not exist, and imports of
-    /// a child further right.
+    /// The differences between the order and the modules: children that are not listed, are listed twice or do not
+    /// exist, and imports of a child further right.
     pub fn violations(&self, modules: &Modules) -> Vec<String> {
         let folder = &self.folder;
         let children = modules.children(folder);

@@ -43,8 +43,8 @@ fn dependencies_of(table: &Table) -> BTreeSet<String> {
         .collect()
 }
 
-/// Compares the packages of a workspace with the rows of a table: package and dependencies, low to high. Unpublished
-/// packages (examples, tools) need no row; no other package depends on them.
+/// Compares the packages of a workspace with the rows of a table: package and dependencies, low to high. A package in
+/// the table depends only on packages above it. Unpublished packages (examples, tools) need no row.
 pub fn check_packages(packages: &[Package], table: &[(String, BTreeSet<String>)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let members: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();

@@ -70,7 +70,8 @@ fn crates_depend_on_crates_above_them() {
     assert_none(&check_packages(&packages, &listed.collect::<Vec<_>>()));
 }
 
-/// Packages are published without the folders above them, and links are not kept by every copy of a repository.
+/// Each package has its own copies of the licenses: packages are published without the folders above them, and not
+/// every copy of a repository keeps symbolic links.
 #[test]
 fn packages_have_the_licenses() {
     let mut wrong = Vec::new();

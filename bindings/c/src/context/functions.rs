@@ -70,7 +70,7 @@ pub(crate) unsafe fn with(
 /// Checks that a result of a function can be stored.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for null.
+/// [`Error::InvalidInput`] for a null or misaligned pointer.
 ///
 /// # Safety
 /// The pointer is null or valid for writes as long as the result is used.
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn resize_tensor(
     tensor: *mut Tensor,
     dims: *mut IntArray,
 ) -> Status {
-    // SAFETY: the interface requires null or an array, which the runtime owns from here on.
+    // SAFETY: the interface requires null or an array of `TfLiteIntArrayCreate`, which the runtime owns from here on.
     let dims = unsafe { Ints::adopt(dims) };
     // SAFETY: the interface requires a live context.
     unsafe { with("ResizeTensor", context, |context| resize(context, tensor, dims)) }

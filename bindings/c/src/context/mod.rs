@@ -54,7 +54,7 @@ pub(crate) struct Context {
     pub(crate) phase: Phase,
     /// Contexts of other subgraphs.
     acquired: Vec<(usize, Arc<Owner>)>,
-    /// Subgraphs of the model, which a delegate may request.
+    /// The number of subgraphs of the model, which a delegate may request.
     subgraphs: usize,
     preview: Preview,
 }
@@ -65,7 +65,7 @@ pub(crate) enum Phase {
     /// Creating or preparing a kernel.
     #[default]
     Prepare,
-    /// Running a kernel: shapes are fixed, except those of tensors with their own memory.
+    /// Running a kernel: shapes are fixed, except those of dynamic tensors.
     Invoke,
     /// Selecting nodes for a delegate.
     Delegate(Delegating),
@@ -144,7 +144,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: made of a box, and dropped once.
+        // SAFETY: the pointer is that of a box, which is dropped once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -183,7 +183,7 @@ impl Context {
         }
     }
 
-    /// Copies shapes and constants of a graph.
+    /// Reads the shapes and constants of a graph that are not in the file. The data of constants are not copied.
     fn read(&mut self, graph: &GraphView<'_>) {
         for id in 0..graph.tensor_count().min(self.tensors.len()) {
             let info = graph.tensor(delegraph::core::TensorId(id));
@@ -237,10 +237,11 @@ impl Context {
         index
     }
 
-    /// Changes the shape of a tensor, and allocates memory for it if the tensor owns its memory.
+    /// Changes the shape of a tensor, and allocates memory for it if it is dynamic.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for a shape without a size, and for a tensor that does not support it.
+    /// [`Error::InvalidInput`] for a shape that is null or without a size, and for a tensor that cannot be resized in
+    /// this phase; the errors of [`Tensors::reallocate`].
     pub(crate) fn resize(&mut self, index: usize, dims: Ints) -> Result<()> {
         use crate::tensor::allocation;
         let kind = self.tensors.get(index).map_or(0, |raw| raw.allocation_type);
@@ -275,7 +276,8 @@ impl Context {
     /// Replaces nodes by a kernel of the delegate in preparation.
     ///
     /// # Errors
-    /// [`Error::State`] unless a delegate is in preparation; [`Error::InvalidInput`] for nodes that do not exist.
+    /// [`Error::State`] unless a delegate is in preparation; [`Error::InvalidInput`] for another delegate, and for
+    /// nodes that do not exist.
     pub(crate) fn replace(
         &mut self,
         functions: Functions,
@@ -304,7 +306,7 @@ impl Context {
 
     /// Begins the preparation of a delegate.
     pub(crate) fn begin(&mut self, delegate: *mut abi::Delegate, graph: &mut DelegateContext<'_>) {
-        // Only for the time until `end`, during which `graph` is borrowed.
+        // The pointer is used only until `end`, which is called before the caller uses `graph` again.
         let graph = NonNull::from(graph).cast::<DelegateContext<'static>>();
         let (replaced, skipped) = Default::default();
         self.phase = Phase::Delegate(Delegating { delegate, graph, replaced, skipped });
@@ -321,7 +323,8 @@ impl Context {
     /// Returns the context of a subgraph: this one, or one that the delegate may only read.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if there is no such subgraph.
+    /// [`Error::InvalidInput`] if there is no such subgraph; [`Error::State`] for another subgraph that was not
+    /// requested before, unless a delegate is in preparation.
     pub(crate) fn acquire(&mut self, subgraph: c_int) -> Result<*mut abi::Context> {
         let count = self.subgraphs;
         let index = usize::try_from(subgraph).ok().filter(|index| *index < count);
@@ -359,7 +362,8 @@ impl Context {
         usize::try_from(subgraph).is_ok_and(|index| index < self.subgraphs)
     }
 
-    /// Computes the partitions that these nodes would form, valid until the next call.
+    /// Computes the partitions that these nodes would form, valid until the next call. Null unless a delegate selects
+    /// nodes.
     fn preview(&mut self, nodes: &[usize]) -> *mut abi::DelegateParams {
         let Phase::Delegate(delegating) = &self.phase else { return std::ptr::null_mut() };
         let nodes: Vec<_> = nodes.iter().map(|&node| delegraph::core::NodeId(node)).collect();
@@ -381,14 +385,15 @@ impl Context {
 /// library.
 ///
 /// # Safety
-/// The pointer is null, or of a live context, or of a structure of its size. No other reference to it exists.
+/// The pointer is null, or that of a live context or of another structure of the size of [`abi::Context`]. No other
+/// reference to the context exists.
 pub(crate) unsafe fn get<'a>(context: *const abi::Context) -> Option<&'a mut Context> {
     if context.is_null() || !context.is_aligned() {
         return None;
     }
     // SAFETY: guaranteed by the caller.
     let address = unsafe { (*context).impl_ }.cast::<Context>();
-    // SAFETY: only contexts of this library store their own address in `impl_`, and it was stored with the rights of the
-    // owner.
+    // SAFETY: only contexts of this library store their own address in `impl_`. `Owner::new` stored it, with the
+    // provenance of the whole box.
     (address.cast_const().cast::<c_void>() == context.cast()).then(|| unsafe { &mut *address })
 }

@@ -81,7 +81,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for &node in &self.all {
-            // SAFETY: made of a box, and dropped once.
+            // SAFETY: the pointer is that of a box, which is dropped once.
             drop(unsafe { Box::from_raw(node) });
         }
         self.operators.iter().for_each(|operator| drop(OPERATORS.remove(*operator)));

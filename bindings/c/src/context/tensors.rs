@@ -43,7 +43,7 @@ enum Memory {
     /// The runtime, the model, or none.
     #[default]
     Elsewhere,
-    /// The tensor: the address in the array is one of the C library's `malloc`.
+    /// The tensor: the C library's `malloc` allocated the data in the array.
     Dynamic,
     /// The slot.
     Own(AlignedBuffer, #[allow(dead_code)] Charge),
@@ -111,7 +111,7 @@ impl Tensors {
         unsafe { crate::arrays::ints(dims) }
     }
 
-    /// Sets the type, shape and storage of a tensor to those in the runtime; its data are not known.
+    /// Sets the shape, size and storage of a tensor to those in the runtime, but not its data.
     pub(crate) fn update(&mut self, index: usize, current: &RuntimeTensor) {
         self.set_shape(index, &current.shape);
         let Some(raw) = self.raw.get_mut(index) else { return };
@@ -153,7 +153,7 @@ impl Tensors {
         }
     }
 
-    /// Sets a copy of constant data, which nodes of the model compute from constants.
+    /// Copies data that nodes of the model compute from constants to memory that the tensor owns.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; those of the budget.
@@ -194,7 +194,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Allocates `bytes` bytes for a dynamic tensor, which the C library can free.
+    /// Gives a dynamic tensor `bytes` bytes, which the C library can free. Previous data are kept as far as they fit.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; those of the budget.
@@ -223,7 +223,8 @@ impl Tensors {
         let described = slot.described.as_ref().map_or(std::ptr::null_mut(), |tensor| tensor.common.dims);
         let owned = slot.dims.as_ref().map_or(described, Ints::pointer);
         if raw.dims != owned {
-            // SAFETY: an array in memory of the C library, which the application assigned to the tensor.
+            // SAFETY: the interface requires null or an array of `TfLiteIntArrayCreate`, which the application passes
+            // to the tensor.
             slot.dims = Some(unsafe { Ints::adopt(raw.dims) });
         }
         if raw.allocation_type == allocation::DYNAMIC {
@@ -232,6 +233,9 @@ impl Tensors {
     }
 
     /// Returns the bytes of a tensor of this shape; `None` for strings and for other types without a size.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a negative dimension, and for too many elements.
     pub(crate) fn byte_size(&self, index: usize, dims: &[c_int]) -> Result<Option<usize>> {
         let ty = self.raw.get(index).map_or(0, |raw| raw.ty);
         let too_large = || Error::InvalidInput(format!("a tensor of the shape {dims:?} has no size"));
@@ -246,7 +250,7 @@ impl Tensors {
     /// Adds a tensor. Returns its index.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if kernels added too many.
+    /// [`Error::OutOfMemory`] if kernels added too many tensors, or the array cannot grow.
     pub(crate) fn add(&mut self, added: Added) -> Result<usize> {
         if self.raw.len() - self.in_model >= MAX_ADDED || self.raw.try_reserve(1).is_err() {
             return Err(Error::OutOfMemory(format!("kernels added {} tensors", self.raw.len())));

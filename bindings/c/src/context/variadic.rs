@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C" fn report_va(
 #[cfg(not(windows))]
 unsafe fn formatted(format: *const c_char, arguments: *mut c_void) -> String {
     let mut text = vec![0u8; MAX_MESSAGE];
-    // SAFETY: the buffer has the size; the condition of this function.
+    // SAFETY: the buffer has the passed size; `format` and its arguments are valid by this function's condition.
     let len = unsafe { vsnprintf(text.as_mut_ptr().cast(), text.len(), format, arguments) };
     let len = usize::try_from(len).unwrap_or(0).min(text.len() - 1);
     String::from_utf8_lossy(&text[..len]).trim_end_matches('\n').to_owned()

@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetNodeAndRegistration(
     }
 }
 
-/// Assigns nodes to a kernel of a delegate, which is prepared now. The graph owns the operator from here on.
+/// Assigns nodes to a kernel of the delegate in preparation. On success, the graph owns the operator.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueContextReplaceNodeSubsetsWithDelegateKernels(
     context: *mut abi::Context,

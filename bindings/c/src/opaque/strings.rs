@@ -15,7 +15,7 @@ use crate::types::{self, ERROR, OK, Status};
 /// Returns the strings of a tensor.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] if it is null or has no strings.
+/// [`Error::InvalidInput`] if it is null or has no valid strings; [`Error::State`] if it has no data yet.
 ///
 /// # Safety
 /// The tensor is null, or lives as long as the result is used, and its data have the size that it names.
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorGetString(
     })
 }
 
-/// Replaces the strings of a tensor. Its shape becomes their number.
+/// Replaces the strings of a tensor. Its shape becomes `[count]`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn TfLiteOpaqueTensorWriteStrings(
     tensor: *mut Tensor,
@@ -130,7 +130,7 @@ unsafe fn write(tensor: *mut Tensor, list: &[&[u8]]) -> Result<()> {
     }
     let encoded = Strings::encode(list.iter().copied())?;
     // SAFETY: a dynamic tensor's data are null or memory of the C library, which is freed with it: outputs of a running
-    // kernel have no other data. The strings may be copied from the old data, which are therefore freed last.
+    // kernel have no other data. The old data may contain the strings, and are therefore freed after `encode`.
     unsafe {
         let data = libc::malloc(encoded.len().max(1));
         if data.is_null() {

@@ -189,7 +189,7 @@ fn a_classic_registration_runs_custom_and_builtin_ops() {
     });
     assert_eq!(TfLiteInterpreterAllocateTensors(session.interpreter), OK, "{}", session.messages());
     assert_eq!(run(session.interpreter, &[1.0, 2.0]), (OK, vec![2.0, 4.0]));
-    // NEG has code 59.
+    // ADD has code 0.
     // SAFETY: as above.
     let session = Session::with(signatures(), |options| unsafe {
         TfLiteInterpreterOptionsAddBuiltinOp(options, 0, &raw const registration, 1, 9);
@@ -218,7 +218,7 @@ fn functions_of_the_application_find_kernels() {
     assert!(session.messages().contains(expected), "{}", session.messages());
 }
 
-/// Two strings to one output, whose number depends on data.
+/// `Words`, whose output has as many strings as its input's value.
 fn words() -> Vec<u8> {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Int32, [1]);

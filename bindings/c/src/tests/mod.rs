@@ -46,7 +46,7 @@ impl Session {
         }
     }
 
-    /// Messages so far.
+    /// Returns the messages so far.
     fn messages(&self) -> String {
         // SAFETY: the memory is the session's, and no call is running.
         unsafe { (*self.messages).clone() }
@@ -63,7 +63,7 @@ impl Drop for Session {
     }
 }
 
-/// The sum of `x`, of any length, and a variable, which keeps it.
+/// The outputs `sum`, which is `x` plus a variable, and `more`, which is `sum` plus 1.
 fn counter() -> Vec<u8> {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2]);

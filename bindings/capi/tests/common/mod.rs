@@ -100,7 +100,7 @@ pub(crate) fn info(
     }
 }
 
-/// `sum`, of `x` and a variable of two elements that keeps it.
+/// The outputs `sum`, which is `x` plus a variable, and `more`, which is `sum` plus 1.
 pub(crate) fn counter() -> Vec<u8> {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [2]);

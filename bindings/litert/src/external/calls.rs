@@ -142,9 +142,9 @@ unsafe fn find<'f>(mut frame: *const Frame<'static>, context: *const abi::Contex
     None
 }
 
-/// Runs a callback in the frame of its context.
+/// Runs a callback in the frame of its context. The first error is kept as the misuse of the call.
 fn callback(context: *const abi::Context, f: impl FnOnce(&Frame<'_>) -> Result<()>) -> Status {
-    // SAFETY: the frames of this thread.
+    // SAFETY: `CURRENT` is null or a frame of this thread whose call has not ended (`enter`).
     let Some(frame) = (unsafe { find(CURRENT.get(), context) }) else { return abi::ERROR };
     match contain(|| f(frame)) {
         Ok(()) => abi::OK,
@@ -166,9 +166,9 @@ unsafe fn store<T>(place: *mut T, value: T, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Keeps a message.
+/// Keeps a message with the innermost frame of its context, up to [`MAX_MESSAGES`].
 pub(super) fn report(context: *mut abi::Context, text: String) {
-    // SAFETY: the frames of this thread.
+    // SAFETY: `CURRENT` is null or a frame of this thread whose call has not ended (`enter`).
     let Some(frame) = (unsafe { find(CURRENT.get(), context) }) else { return };
     let mut messages = frame.messages.borrow_mut();
     if messages.len() < MAX_MESSAGES && !text.is_empty() {

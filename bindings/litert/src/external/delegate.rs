@@ -105,7 +105,7 @@ impl Delegate for ExternalDelegate {
     }
 }
 
-/// Returns the kernel of a partition: the one that the delegate created while it prepared or, if other claims and
+/// Returns the kernel of a partition: the one that the delegate created while it prepared or, if other claims or
 /// limits changed the partitions since, a new one.
 fn kernel(
     graph: &Arc<Graph>,

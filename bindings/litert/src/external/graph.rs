@@ -48,7 +48,7 @@ struct Inner {
     charge: Option<Charge>,
 }
 
-/// The reason why a node is not in the plan.
+/// A node that is not in the plan, and the reason.
 pub(super) type Withheld = (NodeId, String);
 
 impl Graph {
@@ -126,14 +126,15 @@ impl Graph {
 
     /// Sets the number of threads that kernels may use.
     pub(super) fn set_threads(&self, threads: usize) {
-        // SAFETY: the graph's own context; `calling` is held by the only caller.
+        // SAFETY: the graph's own context. The kernels of a graph belong to one interpreter, which prepares them one at
+        // a time, and the delegate does not run.
         unsafe { (*self.context).common.recommended_num_threads = c_int::try_from(threads).unwrap_or(-1) };
     }
 
     /// Points the context at the tensors.
     fn publish(&self, inner: &mut Inner) {
         let (tensors, count) = inner.tensors.array();
-        // SAFETY: the graph's own context; the delegate does not run, or it has called, and expects the tensors to move.
+        // SAFETY: the graph's own context; the delegate does not run, or it calls back and expects the tensors to move.
         unsafe {
             (*self.context).common.tensors = tensors;
             (*self.context).common.tensors_size = count;
@@ -196,10 +197,13 @@ impl Graph {
         Ok((inner.preview.as_mut_ptr(), count))
     }
 
-    /// Sets the shape of a tensor. `own` are the outputs of the requesting kernel.
+    /// Sets the shape of a tensor, and takes ownership of `dims`. `own` has the outputs of the requesting kernel.
+    ///
+    /// # Errors
+    /// If `dims` is null, or the kernel may not resize the tensor; the errors of [`Tensors::resize`].
     ///
     /// # Safety
-    /// `dims` is null, or a list in the C library's memory that no one else frees.
+    /// `dims` is null, or an owned list in the C library's memory.
     pub(super) unsafe fn resize(
         &self,
         tensor: *const abi::Tensor,
@@ -254,9 +258,9 @@ impl Drop for Graph {
 /// The tensors that a kernel may resize.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Resizable<'a> {
-    /// Its outputs.
+    /// The outputs of the kernel.
     pub(super) outputs: &'a [usize],
-    /// Also those that are not dynamic.
+    /// Whether outputs that are not dynamic may also be resized.
     pub(super) all: bool,
     /// The budget for memory.
     pub(super) budget: Option<&'a Arc<Budget>>,

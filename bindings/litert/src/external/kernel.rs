@@ -79,7 +79,7 @@ impl Handle {
     }
 }
 
-/// Returns when the shapes of a partition's outputs are known.
+/// Describes the outputs of a partition: when their shapes are known.
 fn outputs(view: &GraphView<'_>, partition: &DelegateParams) -> Vec<Output> {
     let mut data_dependent: HashSet<TensorId> = HashSet::new();
     for &id in &partition.nodes {
@@ -179,7 +179,7 @@ impl ExternalKernel {
         self.prepared_temporaries(cx)
     }
 
-    /// Checks the outputs after the delegate's call.
+    /// Checks the outputs after the delegate's call, and sets the shapes that only the delegate knows.
     fn prepared_outputs(&self, cx: &mut PrepareContext<'_>) -> Result<(), Error> {
         let graph = &self.handle.graph;
         for (i, output) in self.handle.outputs.iter().enumerate() {
@@ -394,8 +394,9 @@ impl ExternalKernel {
             return Err(Error::State(text));
         }
         if !target.is_empty() {
-            // SAFETY: the delegate, or `Tensors::resize`, allocated `bytes` bytes for the tensor, which is not shorter than
-            // the target. A delegate that made the tensor dynamic late may still use the target.
+            // SAFETY: the delegate, or `Tensors::resize`, allocated `bytes` bytes for the tensor, which is not shorter
+            // than the target. A delegate that made the tensor dynamic late may still use the target: the two may
+            // overlap.
             unsafe { std::ptr::copy(data, target.as_mut_ptr(), target.len()) };
         }
         Ok(())

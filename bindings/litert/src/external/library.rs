@@ -137,7 +137,7 @@ thread_local! {
     static MESSAGES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes a message of a library.
+/// Keeps a message of the library that is creating a delegate on this thread.
 unsafe extern "C" fn report(text: *const c_char) {
     // SAFETY: null, or a text that ends with a zero byte.
     let text = unsafe { raw::text(text) };

@@ -12,7 +12,7 @@ use crate::abi;
 /// `TfLiteContext::ReportError`.
 pub(super) type ReportError = unsafe extern "C" fn(*mut abi::Context, *const c_char, ...);
 
-/// The longest message, and the longest text in it.
+/// Maximum number of bytes of a message, and of a text in it.
 const MAX_BYTES: usize = 4096;
 
 /// The arguments of a format.
@@ -131,8 +131,10 @@ unsafe fn text(format: *const c_char, mut arguments: Arguments<'_>) -> String {
     out.trim_end().to_owned()
 }
 
+/// Returns the text of one conversion; `None` for an unknown conversion or a missing argument.
+///
 /// # Safety
-/// As of [`text`].
+/// As for [`text`].
 unsafe fn converted(flags: &str, kind: char, arguments: &mut Arguments<'_>) -> Option<String> {
     if kind == '%' {
         return Some("%".into());

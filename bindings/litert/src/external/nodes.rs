@@ -82,8 +82,8 @@ impl ExternalNode {
 
 impl Drop for ExternalNode {
     fn drop(&mut self) {
-        // SAFETY: a list of the C library's memory, which belongs to the node: the list of this library, or its
-        // replacement by the delegate.
+        // SAFETY: a list in the C library's memory, which belongs to the node: the list of `new`, or its replacement by
+        // the delegate.
         unsafe { libc::free(self.raw.temporaries.cast::<c_void>()) };
     }
 }
@@ -130,7 +130,7 @@ pub(super) struct ExternalParams {
     lists: [CList; 3],
 }
 
-// SAFETY: as of `ExternalNode`.
+// SAFETY: as for `ExternalNode`.
 unsafe impl Send for ExternalParams {}
 
 impl ExternalParams {
@@ -199,7 +199,7 @@ pub(super) struct PartitionNode {
     _lists: [CList; 3],
 }
 
-// SAFETY: as of `ExternalNode`; `user_data` belongs to the kernel, which the interface lets any thread use, one at a
+// SAFETY: as for `ExternalNode`; `user_data` belongs to the kernel, which the interface lets any thread use, one at a
 // time.
 unsafe impl Send for PartitionNode {}
 
@@ -225,7 +225,7 @@ impl PartitionNode {
 
 impl Drop for PartitionNode {
     fn drop(&mut self) {
-        // SAFETY: as of `ExternalNode`.
+        // SAFETY: as for `ExternalNode`.
         unsafe { libc::free(self.raw.temporaries.cast::<c_void>()) };
     }
 }

@@ -36,7 +36,7 @@ struct Held {
     signature: Option<CList>,
     quantization: Option<HeldQuantization>,
     constant: Option<Constant>,
-    /// The memory of a dynamic tensor, if this library allocated it.
+    /// The charge for the memory of a dynamic tensor, if this library allocated it.
     charge: Option<Charge>,
     /// Memory of the interpreter that the delegate may use until its call returns.
     lent: Option<*mut c_void>,
@@ -151,7 +151,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Frees the copies of constants that `read` does not contain.
+    /// Frees the copies of constants that `read` does not mark.
     pub(super) fn keep_constants(&mut self, read: &[bool]) {
         let unread = read.iter().enumerate().filter(|(_, read)| !**read).map(|(i, _)| i);
         for i in unread {

@@ -61,7 +61,7 @@ pub(super) struct Host {
     plan_list: Option<List>,
     previews: Vec<Partition>,
     preview_list: Vec<abi::DelegateParams>,
-    /// Tensors start this many bytes behind an aligned address.
+    /// Tensors start this number of bytes after an aligned address.
     pub(super) misaligned: usize,
 }
 
@@ -263,7 +263,7 @@ impl Host {
 
     pub(super) fn set(&mut self, tensor: c_int, values: &[f32]) {
         let data = self.raw_tensors[tensor as usize].data.cast::<f32>();
-        // SAFETY: `allocate` gave it as much.
+        // SAFETY: the tests pass at most the number of elements for which `allocate` reserved memory.
         values.iter().enumerate().for_each(|(i, v)| unsafe { data.add(i).write_unaligned(*v) });
     }
 
@@ -416,7 +416,7 @@ unsafe extern "C" fn replace(
         let host = host(context);
         let claimed = crate::raw::ints(nodes, "nodes").unwrap();
         let mut plan = Vec::new();
-        // Other threads may interleave.
+        // Lets other threads interleave.
         std::thread::yield_now();
         for (kind, nodes) in host.subsets(claimed) {
             if !kind {
@@ -472,7 +472,7 @@ unsafe extern "C" fn add_tensors(_: *mut abi::Context, _: c_int, _: *mut c_int) 
     abi::ERROR
 }
 
-/// Runs ADD, and DEQUANTIZE of a one and a two.
+/// Runs ADD, and DEQUANTIZE of the constants 1 and 2.
 unsafe extern "C" fn own_invoke(context: *mut abi::Context, node: *mut abi::Node) -> Status {
     // SAFETY: a host's context and one of its nodes.
     unsafe {

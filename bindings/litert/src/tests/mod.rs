@@ -43,7 +43,7 @@ struct Adder {
     log: Arc<Log>,
     /// The failing call, and whether it panics.
     fails: Option<(Hook, bool)>,
-    /// Every node is a separate claim.
+    /// Whether every node is a separate claim.
     singly: bool,
 }
 
@@ -464,7 +464,7 @@ fn strange_hosts_are_refused() {
     assert_eq!(run(&mut host, x, z), CHAIN);
 }
 
-/// Descriptions of damaged tensors and nodes: nothing panics, and claimed nodes still run.
+/// Damaged descriptions of tensors and nodes: nothing panics, and nodes that they do not affect are still claimed.
 #[test]
 fn damaged_tensors_and_nodes_are_left() {
     type Change = fn(&mut Host);

@@ -17,7 +17,7 @@ fn main() -> Result<()> {
         bail!("usage: delegraph-web-bindgen MODULE.wasm FOLDER NAME")
     };
     let mut config = ModuleConfig::new();
-    // Tests name functions in stacks.
+    // For tests, stack traces contain the names of functions.
     config.generate_name_section(to.len() == 1).generate_producers_section(false);
     let mut module = config.parse_file(module).with_context(|| module.clone())?;
     replace_relaxed_bounds(&mut module);
@@ -35,10 +35,12 @@ fn main() -> Result<()> {
     bindgen.generate(folder)
 }
 
-/// Replaces relaxed minima and maxima by those that return the second operand for NaN.
+/// Replaces relaxed minima and maxima by pseudo-minima and pseudo-maxima, which return their first operand if one is
+/// NaN.
 ///
-/// With relaxed instructions, LLVM compiles `a < b ? a : b` to them, although their results for NaN and for zeros depend on the
-/// engine. Kernels rely on the comparison: NaN must stay NaN in a clamp, and not become an extremum.
+/// With relaxed instructions, LLVM compiles comparisons as `a < b ? a : b` to relaxed ones, although their results for
+/// NaN and for zeros depend on the engine. Kernels rely on the comparison: NaN must stay NaN in a clamp, and not become
+/// an extremum.
 fn replace_relaxed_bounds(module: &mut Module) {
     for (_, function) in module.funcs.iter_local_mut() {
         let entry = function.entry_block();

@@ -17,7 +17,7 @@ fn conditional(draw: &mut Draw) -> Vec<Operand> {
     inputs
 }
 
-/// A branch of a few nodes.
+/// Returns a branch of a few nodes.
 fn branch(net: &mut Net, name: &str, like: &[T], first: Op) -> delegraph_core::SubgraphBuilder {
     let seed = net.draw.seed();
     let mut inner = Net::new(name, Draw::new(seed, name, 0));
@@ -45,12 +45,12 @@ fn branches(net: &mut Net, inputs: &[T]) {
 
 fn counted(draw: &mut Draw) -> Vec<Operand> {
     let mut inputs = matrix(draw);
-    // The number of iterations; the upper end is excluded.
+    // The number of iterations, from 0 to 4.
     inputs.insert(0, x(Int32, &[]).range(0.0, 4.0));
     inputs
 }
 
-/// WHILE between nodes; the input is the number of iterations, from 0 to 4.
+/// WHILE between nodes; the first input is the number of iterations, from 0 to 4.
 fn repeated(net: &mut Net, inputs: &[T]) {
     let before = net.unary(Op::TANH, &inputs[1]);
     let depth = before.shape[1];

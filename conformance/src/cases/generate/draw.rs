@@ -116,7 +116,7 @@ impl Draw {
     }
 }
 
-/// Returns the standard deviation of uniformly distributed values over the whole type.
+/// Returns the standard deviation of values that are uniformly distributed over the range of the type.
 pub(super) fn spread(ty: TensorType) -> f32 {
     match ty {
         Int16 => 18_918.0,

@@ -70,7 +70,7 @@ impl Binary {
         }
     }
 
-    /// Floats, and integers without scales.
+    /// Returns the case of floats, or of integers without scales.
     fn plain(&self) -> Case {
         let (op, ty) = (self.op, self.ty);
         let float = matches!(ty, Float32 | Float16 | BFloat16 | Float64 | Complex64);
@@ -124,7 +124,7 @@ impl Binary {
         Case::new(op, params(op, self.activation), self.operands(left, right)).q(out, draw.zero(ty))
     }
 
-    /// One scale for all operands, as extrema require.
+    /// Returns the case with one scale for all operands, as extrema require.
     fn extremum(&self, draw: &mut Draw) -> Case {
         let (scale, zero) = (draw.real(0.01, 0.1), draw.zero(self.ty));
         let operands = [0, 1].map(|i| x(self.ty, &self.shapes[i]).q(scale, zero));

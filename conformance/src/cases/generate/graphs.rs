@@ -59,7 +59,7 @@ fn dag(net: &mut Net, inputs: &[T]) {
     let count = net.draw.size(3, 20);
     let mut read = vec![false; tensors.len()];
     for _ in 0..count {
-        // Recent tensors are read more often, and every tensor is read.
+        // Recent tensors are read more often. Tensors that no node reads become outputs.
         let newest = tensors.len() - 1;
         let back = net.draw.below(4).min(newest);
         let a_at = if net.draw.chance(70) { newest - back } else { net.draw.below(newest + 1) };

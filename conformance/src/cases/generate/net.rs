@@ -186,7 +186,8 @@ impl Net {
         t
     }
 
-    /// Adds CONV_2D or, with `depthwise`, DEPTHWISE_CONV_2D; with stride 1, the size is unchanged.
+    /// Adds CONV_2D with `outputs` channels or, without `outputs`, DEPTHWISE_CONV_2D; with stride 1, the size is
+    /// unchanged.
     pub(super) fn conv(
         &mut self,
         a: &T,

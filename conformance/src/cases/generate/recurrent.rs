@@ -238,7 +238,7 @@ pub(super) fn cases(seed: u64, out: &mut Vec<Case>) {
             let mut draw = Draw::new(seed, name, i);
             let steps = draw.size(2, 5);
             let case = make(&mut draw, hybrid).steps(steps);
-            // The seed determines the op, so that names must not contain it.
+            // The seed determines the op, so names must not contain the op.
             out.push(finish(case, &mut draw, name, i));
         }
     }

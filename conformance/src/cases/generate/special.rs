@@ -31,7 +31,7 @@ const FLOATS: [(&str, &[f64]); 4] = [
 const LARGE: &[f64] = &[3.402_823_466_385_288_6e38, -3.402_823_466_385_288_6e38, 1.175_494_4e-38];
 /// The largest finite 16-bit floats.
 const LARGE_HALF: &[f64] = &[65504.0, -65504.0, 6.2e-5];
-/// Integers are clamped to their type.
+/// The ends of each integer type, to which these values are clamped.
 const ENDS: &[f64] = &[-1e300, 1e300];
 
 /// Returns each op that copies elements, with its other operands.
@@ -154,7 +154,8 @@ pub(super) fn cases(out: &mut Vec<Case>) {
     saturating(&mut push);
 }
 
-/// 32-bit and 64-bit integers wrap around.
+/// Integers of 32 and 64 bits at the ends of their ranges, beyond those that floats represent exactly, and with results
+/// that wrap around.
 fn wrapping(push: &mut impl FnMut(Case, &str)) {
     for ty in [Int32, Int64] {
         for op in [Op::MAXIMUM, Op::MINIMUM] {

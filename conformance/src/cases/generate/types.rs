@@ -106,7 +106,7 @@ mod tests {
     use super::super::super::suite;
     use super::*;
 
-    /// Every type in which a reference kernel runs a retyped listed case has a case.
+    /// Every type in which the reference and the optimized kernels run a retyped listed case has a case.
     #[test]
     fn the_table_lists_the_missing_types() {
         let of = |case: &Case| case.data_type().map(|ty| (case.op.0, ty));

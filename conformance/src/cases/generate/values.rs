@@ -22,7 +22,7 @@ use delegraph_core::ops::softmax::SoftmaxParams;
 use super::super::prelude::*;
 use super::elementwise;
 
-/// Integers are clamped to their type.
+/// The ends of each integer type, to which these values are clamped.
 const ENDS: &[f64] = &[-1e300, 1e300];
 
 fn plain(op: Op) -> Params {

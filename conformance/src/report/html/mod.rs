@@ -14,14 +14,16 @@ mod pages;
 mod plot;
 mod tables;
 
-/// Maximum number of failures on a page, to keep it small. Others are in `results.json` only.
+/// Maximum number of failures with details on the page, to keep it small. Others have a link to a page of their own, up
+/// to `MAX_PAGES`.
 pub(super) const SHOWN: usize = 400;
 
 pub(crate) use pages::{FOLDER, MARK, pages};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Hides rows of the matrix whose op does not contain the typed text. The page is complete without the script.
+/// Hides rows of the matrix whose op does not contain the typed text, and opens the failure that the address names. The
+/// page is complete without the script.
 const SCRIPT: &str = "\
 const find = document.getElementById('find');
 if (find) { find.hidden = false; find.addEventListener('input', () => {

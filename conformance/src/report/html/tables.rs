@@ -96,7 +96,7 @@ pub(super) fn worst(page: &mut String, report: &Report) {
     cases.sort_by(|(_, a), (_, b)| {
         b.severity().partial_cmp(&a.severity()).unwrap_or(std::cmp::Ordering::Equal)
     });
-    // One case per op, for variety.
+    // One case per op and type, for variety.
     let mut seen = std::collections::BTreeSet::new();
     cases.retain(|(r, e)| e.off > 0 && seen.insert((r.op.clone(), r.ty.clone())));
     page.push_str("<section id=\"errors\">\n<h2>Largest differences</h2>\n");
@@ -132,7 +132,7 @@ pub(super) fn worst(page: &mut String, report: &Report) {
     page.push_str("</tbody>\n</table>\n</div>\n</section>\n");
 }
 
-/// Returns a case's name, with a link if the case is on the page.
+/// Returns a case's name, with a link if the case failed.
 fn link(r: &CaseResult) -> String {
     let name = escape(&r.case);
     let shown = name.replace('/', "/<wbr>").replace('_', "_<wbr>");
@@ -145,7 +145,7 @@ fn times_ratio(r: &CaseResult) -> Option<f64> {
     (!time.is_zero() && !cpu.is_zero()).then(|| time.as_secs_f64() / cpu.as_secs_f64())
 }
 
-/// Returns the median of [`times_ratio`] over the cases that were claimed.
+/// Returns the median of [`times_ratio`] over the cases that have one; `None` if there are none.
 pub(super) fn median_ratio<'r>(results: impl Iterator<Item = &'r CaseResult>) -> Option<f64> {
     let mut ratios: Vec<f64> = results.filter_map(times_ratio).collect();
     ratios.sort_by(f64::total_cmp);
@@ -236,7 +236,8 @@ pub(super) fn reasons(page: &mut String, report: &Report) {
     page.push_str("</section>\n");
 }
 
-/// Returns a reason without its place in the model: `node 0 ADD v1: UnsupportedType: input 0 has type INT64`.
+/// Returns a reason without its place in the model: `UnsupportedType: input 0` of
+/// `node 0 ADD v1: UnsupportedType: input 0`.
 fn reason(detail: &str) -> String {
     let line = detail.lines().next().unwrap_or_default();
     let rest = line.strip_prefix("node ").and_then(|rest| rest.split_once(": ")).map(|(_, rest)| rest);

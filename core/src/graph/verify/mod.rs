@@ -1,4 +1,4 @@
-//! The checks that make a [`Model`](super::Model) of a draft.
+//! The checks that turn a draft into a [`Model`](super::Model).
 //!
 //! Nothing in this module casts or computes unchecked: a wrong number is an error, never a wrap.
 #![deny(
@@ -24,7 +24,7 @@ mod tensor;
 
 pub(super) use tensor::MAX_RANK;
 
-/// A defect of a model; the path is added at the end.
+/// A defect of a model, without the path of its file, which [`ModelDraft::verify`] and the loader add.
 #[derive(Debug)]
 pub(crate) struct Invalid(pub(crate) String);
 
@@ -49,7 +49,8 @@ impl ModelDraft {
 }
 
 impl Tensor {
-    /// Checks that the quantization fits type and shape, with the checks that every model gets.
+    /// Checks that the quantization fits type and shape, as [`ModelDraft::verify`] does for each tensor. Tensors that
+    /// hold scales or zero points are not checked.
     ///
     /// # Errors
     /// [`Error::InvalidModel`] with the mismatch.
@@ -87,7 +88,7 @@ fn check(draft: &mut ModelDraft) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Every id names a tensor.
+/// Checks that every id names a tensor.
 fn check_indices(subgraph: &Subgraph) -> Result<(), Invalid> {
     let count = subgraph.tensors.len();
     let check = |what: &str, id: &TensorId| match id.0 < count {
@@ -109,7 +110,7 @@ fn check_indices(subgraph: &Subgraph) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The options of custom ops are in the model's bytes.
+/// Checks that the options of custom ops are in the model's bytes.
 fn check_options(subgraph: &Subgraph, bytes: usize) -> Result<(), Invalid> {
     for (i, node) in subgraph.nodes.iter().enumerate() {
         check_range(&node.custom_options, bytes).map_err(|Invalid(message)| {
@@ -128,7 +129,8 @@ fn check_range(range: &Range<usize>, len: usize) -> Result<(), Invalid> {
     invalid!("bytes {start} to {end} are outside the model's {len} bytes")
 }
 
-/// Each signature runs a subgraph that exists, and names its inputs and outputs once.
+/// Checks that each key is unique, that each signature runs a subgraph that exists, and that it names only inputs and
+/// outputs of this subgraph, with unique names.
 fn check_signatures(signatures: &[Signature], subgraphs: &[Subgraph]) -> Result<(), Invalid> {
     let mut keys = HashSet::new();
     for Signature { key, subgraph: index, inputs, outputs } in signatures {
@@ -163,7 +165,7 @@ fn check_signatures(signatures: &[Signature], subgraphs: &[Subgraph]) -> Result<
     Ok(())
 }
 
-/// Names the subgraph that has a defect, unless it is the primary one.
+/// Returns the error with the subgraph as a prefix, unless it is the primary one.
 pub(crate) fn in_subgraph(index: usize, name: &str, error: Invalid) -> Invalid {
     match index {
         0 => error,
@@ -172,12 +174,12 @@ pub(crate) fn in_subgraph(index: usize, name: &str, error: Invalid) -> Invalid {
     }
 }
 
-/// Names the tensor that has a defect.
+/// Returns the error with the tensor as a prefix.
 fn at_tensor(index: usize, name: &str, error: Invalid) -> Invalid {
     Invalid(format!("tensor {index} ({}): {}", tensor_name(name, index), error.0))
 }
 
-/// Returns a node, for error messages: its index, its op and its outputs.
+/// Returns the error with the node as a prefix: its index, its op and its outputs.
 pub(crate) fn at_node(node: usize, op: &Op, writes: &str, error: Invalid) -> Invalid {
     Invalid(format!("node {node} ({}{writes}): {}", op.in_short(), error.0))
 }

@@ -7,8 +7,8 @@ use crate::graph::{Subgraph, Tensor, TensorId};
 use crate::ops::Params;
 use crate::types::short_name;
 
-/// Each tensor has one source, and nodes read only tensors that exist at that point. A tensor without elements that no
-/// node writes becomes an empty constant.
+/// Checks that each tensor has one source, that nodes read only tensors that exist at that point, and that the
+/// subgraphs that nodes call exist. A tensor without elements that no node writes becomes an empty constant.
 pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(), Invalid> {
     let mut available: Vec<bool> =
         subgraph.tensors.iter().map(|t| t.is_constant() || t.external_data || t.is_variable).collect();
@@ -17,8 +17,8 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
             *slot = true;
         }
     }
-    // Variables that a node initializes. All inputs of the node are constants, such as those of the DEQUANTIZE of a
-    // float16 state.
+    // False for a variable that no node has written yet. A node of which all inputs are constants may initialize such a
+    // variable, such as the DEQUANTIZE of a float16 state.
     let mut begun: Vec<bool> = subgraph.tensors.iter().map(|t| !t.is_variable).collect();
     for id in &subgraph.inputs {
         begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
@@ -59,7 +59,7 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
             }
             begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
         }
-        // The format's default, 0, is the first version.
+        // The format's default, 0, stands for version 1.
         if let Params::StableHloComposite(composite) = &node.params
             && composite.version < 0
         {
@@ -89,7 +89,7 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
     Ok(())
 }
 
-/// A subgraph that calls itself, directly or through others, could never return.
+/// Rejects recursion: a subgraph must not call itself, directly or through others.
 pub(super) fn check_calls(subgraphs: &[Subgraph]) -> Result<(), Invalid> {
     // Per subgraph: the subgraphs that call it, and the number of its own calls that are not removed yet.
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); subgraphs.len()];

@@ -9,7 +9,7 @@ use crate::graph::Tensor;
 use crate::types::quantization::{Affine, Quantization};
 use crate::types::{Shape, TensorId, TensorType};
 
-/// The quantization of a tensor by itself.
+/// Checks the quantization of a tensor by itself, without the tensors that hold scales or zero points.
 pub(super) fn check(quantization: &Quantization, ty: TensorType, shape: &Shape) -> Result<(), Invalid> {
     match quantization {
         Quantization::Affine(affine) => check_affine(affine, ty, shape),
@@ -35,7 +35,7 @@ fn check_dimension(dim: usize, rank: usize) -> Result<(), Invalid> {
     }
 }
 
-/// Per tensor or per channel.
+/// Checks the number of scales and zero points and, for types that are quantized, their values.
 fn check_affine(affine: &Affine, ty: TensorType, shape: &Shape) -> Result<(), Invalid> {
     let Affine { scales, zero_points, dimension } = affine;
     if zero_points.len() != scales.len() {
@@ -54,7 +54,7 @@ fn check_affine(affine: &Affine, ty: TensorType, shape: &Shape) -> Result<(), In
         };
         return invalid!("its quantization has {} scales, expected {expected}", scales.len());
     }
-    // The quantization of a float tensor has no effect and is not checked.
+    // The quantization of a float tensor has no effect: its values are not checked.
     let Some((low, high)) = zero_point_range(ty) else { return Ok(()) };
     for (i, (scale, zero_point)) in scales.iter().zip(zero_points.iter()).enumerate() {
         let of = || if scales.len() == 1 { String::new() } else { format!(" of channel {i}") };
@@ -87,7 +87,8 @@ fn zero_point_range(ty: TensorType) -> Option<(i64, i64)> {
     })
 }
 
-/// Scales in tensors of the same subgraph: they exist, and their number fits the tensor's shape.
+/// Checks the tensors that hold scales and zero points: they exist, scales are floats, and the number of those of
+/// blocks fits the tensor's shape.
 pub(super) fn check_scale_tensors(tensors: &[Tensor]) -> Result<(), Invalid> {
     for (i, tensor) in tensors.iter().enumerate() {
         let Some(quantization) = tensor.quantization.as_deref() else { continue };

@@ -5,10 +5,10 @@ use crate::error::counted;
 use crate::graph::{Strings, Subgraph, Tensor};
 use crate::types::TensorType;
 
-/// Higher ranks do not occur, not even in tests of the rank limit.
+/// The maximum rank. Models do not have higher ranks, not even those that test the rank limits of kernels.
 pub(in crate::graph) const MAX_RANK: usize = 64;
 
-/// Every tensor of a subgraph by itself, and the tensors that quantizations name.
+/// Checks every tensor of a subgraph by itself, and the tensors that quantizations name.
 pub(super) fn check_tensors(subgraph: &Subgraph, bytes: &[u8]) -> Result<(), Invalid> {
     for (i, tensor) in subgraph.tensors.iter().enumerate() {
         check(tensor, bytes).map_err(|e| at_tensor(i, &tensor.name, e))?;
@@ -55,7 +55,7 @@ fn check(tensor: &Tensor, bytes: &[u8]) -> Result<(), Invalid> {
     tensor.quantization.as_ref().map_or(Ok(()), |q| quantization::check(q, ty, shape))
 }
 
-/// The length of constant data fits type and shape; strings are within the data.
+/// Checks that the length of constant data fits type and shape, and that strings are within the data.
 fn check_data(ty: TensorType, stored: usize, data: &[u8]) -> Result<(), Invalid> {
     match ty {
         // A tensor without elements has no strings, and needs no bytes.

@@ -54,7 +54,7 @@ fn draft() -> ModelDraft {
     draft
 }
 
-/// The error that verifying a loaded model after `edit` gives.
+/// Returns the error of verifying a valid draft after `edit`, without the path in front.
 fn refused(edit: impl FnOnce(&mut ModelDraft)) -> String {
     let mut draft = draft().verify().unwrap().into_draft();
     edit(&mut draft);

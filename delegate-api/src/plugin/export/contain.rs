@@ -21,7 +21,8 @@ type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 
 /// Runs `f`, and converts a panic to its text and location.
 pub(super) fn contain<T>(f: impl FnOnce() -> T) -> Result<T, String> {
-    /// The previous hook. It is not captured by ours, so that nothing is on the heap when the library is unloaded.
+    /// The previous hook. The new hook does not capture it, so that nothing is left on the heap when the library is
+    /// unloaded.
     static BEFORE: OnceLock<Hook> = OnceLock::new();
     static HOOK: Once = Once::new();
     // Installed in this library's own copy of the standard library. Panics of other threads of the plugin are passed to

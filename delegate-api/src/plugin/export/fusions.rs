@@ -25,7 +25,7 @@ pub trait Fusions {
     fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult>;
 }
 
-/// Returns the table of a library whose `open` is this.
+/// Returns the table of a library with this `open` function.
 pub const fn table(open: OpenFunction) -> DelegraphFusionLibrary {
     DelegraphFusionLibrary {
         abi_version: DELEGRAPH_ABI_VERSION,
@@ -45,7 +45,7 @@ struct Exported {
     _names: Vec<CString>,
 }
 
-/// Returns the `open` of a table; `make` returns the fusions.
+/// Implements the `open` function of a table; `make` creates the fusions.
 ///
 /// # Safety
 /// The pointers follow the interface.

@@ -10,15 +10,15 @@ use super::super::raw::slice;
 use super::host::Host;
 use crate::{Callees, DelegateParams, GraphView, NodeState};
 
-/// The graph of a session, and of the subgraphs that its nodes call.
+/// The graph of a session, and the subgraphs that its nodes call.
 pub(super) struct Graph {
     model: Model,
     index: usize,
-    /// The described subgraphs, by their number in the model.
+    /// Per subgraph of the model, its state; `None` if the application does not describe it.
     subgraphs: Vec<Option<Known>>,
 }
 
-/// The state of a subgraph that the model's file does not contain.
+/// The shapes, constants and node states of a subgraph, which the model's file does not contain.
 struct Known {
     tensors: Vec<RuntimeTensor>,
     shape_known: Vec<bool>,

@@ -68,7 +68,7 @@ fn check(status: i32, what: &str) -> Result<()> {
     Err(Error::State(format!("the application refuses `{what}`, status {status}")))
 }
 
-/// Descriptions of the graph by the application.
+/// Safe wrappers of the functions.
 impl Host {
     pub(super) fn graph(&self, context: DelegraphContext) -> Result<DelegraphGraph> {
         let none = DelegraphText { data: std::ptr::null(), len: 0 };

@@ -19,7 +19,7 @@ use crate::DelegateKernel;
 pub(super) struct ExportedKernel<K: Kernel + ?Sized> {
     kernel: Box<K>,
     host: Host,
-    /// The params of a custom op.
+    /// `Params::Custom` for the kernel of a custom op, otherwise `Params::None`.
     params: Params,
     version: u32,
     persistent: Option<Persistent>,
@@ -71,7 +71,7 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
     ) -> Result<()> {
         // SAFETY: guaranteed by the caller.
         let call = unsafe { self.take_shapes(call) }?;
-        // During an invocation, the inputs are already computed.
+        // An application that prepares the kernel during an invocation passes the data of all inputs.
         let mut known = call.input_count > 0;
         for i in 0..self.tensors.len() {
             if self.is_left_out(i) {
@@ -321,7 +321,7 @@ unsafe impl Parallel for Threads {
 }
 
 /// The application's services for kernels. Resource variables and subgraphs of the interpreter are not available in
-/// plugins: nodes that use variables are not offered to them.
+/// plugins, which cannot claim nodes that use resource variables.
 struct Application {
     host: Host,
     context: DelegraphContext,

@@ -37,7 +37,7 @@ pub type CreateFunction = unsafe extern "C" fn(
     *mut DelegraphError,
 ) -> i32;
 
-/// Returns the table of a plugin whose `create` is this.
+/// Returns the table of a plugin with this `create` function.
 pub const fn table(create: CreateFunction) -> DelegraphPlugin {
     DelegraphPlugin {
         abi_version: DELEGRAPH_ABI_VERSION,

@@ -21,7 +21,7 @@ use super::kernel::ExportedKernel;
 pub type OpenFunction =
     unsafe extern "C" fn(*const DelegraphHost, *mut *mut c_void, *mut DelegraphError) -> i32;
 
-/// Returns the table of a library whose `open` is this.
+/// Returns the table of a library with this `open` function.
 pub const fn table(open: OpenFunction) -> DelegraphKernelLibrary {
     DelegraphKernelLibrary {
         abi_version: DELEGRAPH_ABI_VERSION,
@@ -135,7 +135,7 @@ impl Exported {
         let registration = registration
             .ok_or_else(|| Error::Unsupported(format!("{} is not registered", described.op())))?;
         let kernel = registration.init(&InitContext::new(described, &graph).with_custom_options(options))?;
-        // One tensor per operand, in the order of calls. Omitted operands are represented by empty tensors.
+        // One tensor per operand, in the order of calls. Omitted operands have a placeholder.
         let nothing = || Tensor::new("", TensorType::Float32, Shape::default());
         let operand = |id: Option<TensorId>| id.map_or_else(nothing, |id| graph.tensor(id).clone());
         let all = inputs.iter().copied().chain(outputs.iter().copied().map(Some));

@@ -230,7 +230,8 @@ impl Prepares for PrepareCalls<'_, '_> {
     }
 }
 
-/// Rejects nodes that use resource variables, which belong to the interpreter and are not accessible to plugins.
+/// Checks that the node has no operands of type RESOURCE or VARIANT, which belong to the interpreter and are not
+/// accessible to plugins.
 fn reachable(graph: &GraphView<'_>, node: NodeId) -> Result<(), Rejection> {
     let view = graph.node(node);
     let shared = |ty| matches!(ty, TensorType::Resource | TensorType::Variant);

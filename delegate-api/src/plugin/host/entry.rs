@@ -30,7 +30,7 @@ pub(super) type KernelFunction = unsafe extern "C" fn(
 /// Loads the library at `path`, after checking that it is complete, and finds its entry function.
 ///
 /// # Safety
-/// Its initialisers may run, and `entry`, if present, has this type.
+/// The library's initialisers may run, and `entry`, if exported, is a function of the returned type.
 #[cfg(all(feature = "plugins", any(unix, windows)))]
 pub(super) unsafe fn open<T>(
     path: &Path,
@@ -107,7 +107,7 @@ pub(super) unsafe fn read_table<T: Copy>(table: *const T) -> Result<T, TableErro
     if abi_version != DELEGRAPH_ABI_VERSION {
         return Err(TableError::Version(abi_version));
     }
-    // All functions of the first release. Later ones are read only if the size covers them.
+    // Every function of `T` is part of the first release of this version, so a smaller table is invalid.
     let needed = size_of::<T>();
     if size < needed {
         return Err(TableError::Size { found: size, needed });

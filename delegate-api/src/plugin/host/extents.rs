@@ -192,14 +192,14 @@ where
     }
     for segment in header.program_headers(endian, data)? {
         whole.holds("segment", segment.p_offset(endian).into(), segment.p_filesz(endian).into())?;
-        // A program may be loaded at any address, like a library, but not by another program.
+        // A position-independent program has the type of a library, but another program cannot load it.
         let entries = segment.dynamic(endian, data).ok().flatten().unwrap_or_default();
         let flags = |e: &H::Dyn| if e.tag(endian) == elf::DT_FLAGS_1 { e.val(endian) } else { 0 };
         if entries.iter().any(|entry| flags(entry) & u64::from(elf::DF_1_PIE) != 0) {
             return invalid("a program, not a shared library");
         }
     }
-    // Sections are not needed for running, but are at the end of the file, so a library without them is truncated.
+    // Sections are not needed for running, but are at the end of the file, so their absence shows that it is truncated.
     for section in header.section_headers(endian, data)? {
         if !matches!(section.sh_type(endian), elf::SHT_NOBITS | elf::SHT_NULL) {
             whole.holds("section", section.sh_offset(endian).into(), section.sh_size(endian).into())?;

@@ -1,7 +1,6 @@
 //! The current call of a plugin on this thread, identified by a context number.
 //!
-//! A plugin receives no pointer whose lifetime it must respect: a number that is not current, or current on another
-//! thread, is not found.
+//! A number cannot dangle like a pointer: one that is not current, or is current on another thread, is not found.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +43,7 @@ pub(super) struct OpOptions<'a> {
     pub(super) wrong: RefCell<Option<Error>>,
 }
 
-/// The functions that a plugin may call in a call.
+/// The kind of a call, which determines the functions that the plugin may call back.
 #[derive(Clone, Copy)]
 pub(super) enum Scope<'c, 'g> {
     Prepare(&'c HostGraph<'g>, &'c dyn Prepares),

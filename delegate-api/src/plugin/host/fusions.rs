@@ -77,7 +77,7 @@ impl Functions {
 }
 
 impl FusionLibrary {
-    /// The function that a library of fusions exports.
+    /// The name of the function that a library of fusions exports.
     pub const ENTRY: &str = entry::FUSIONS;
 
     /// Loads the library at `path`, as [`PluginLibrary::open`](super::PluginLibrary::open) does, with the same checks.

@@ -83,8 +83,9 @@ pub(super) struct Instance {
     pub(super) library: Arc<Loaded>,
 }
 
-// SAFETY: the interface allows any thread to use a delegate, one at a time: `prepare` has exclusive access, and the
-// only other use is `destroy`, when the last owner is dropped.
+// SAFETY: the interface allows any thread to use a delegate, one at a time. `PluginDelegate` uses it exclusively: in
+// `new`, then in `prepare` and in the session that borrows it. The only other use is `destroy`, when the last owner is
+// dropped.
 unsafe impl Send for Instance {}
 // SAFETY: as above; a shared reference gives access only to the library, which never changes.
 unsafe impl Sync for Instance {}

@@ -40,7 +40,7 @@ pub(super) struct PluginKernel {
     handle: KernelHandle,
     /// The nodes, ascending.
     nodes: Vec<NodeId>,
-    /// The times of the last run, requested after it: a plugin must not be called through a shared reference.
+    /// The times of the last run, copied after it: those of the plugin are invalid when the kernel is used again.
     times: Vec<NodeTime>,
     operands: Operands,
 }

@@ -77,7 +77,8 @@ impl PluginLibrary {
     /// Creates a delegate with these options.
     ///
     /// # Errors
-    /// [`PluginError::Option`] for options that the plugin does not support, [`PluginError::Create`] if it fails.
+    /// [`PluginError::Option`] for options that the plugin does not support, [`PluginError::Create`] if it fails or its
+    /// name or versions are invalid, [`PluginError::Load`] if it reports success without a delegate.
     pub fn delegate(&self, options: &PluginOptions) -> Result<PluginDelegate, PluginError> {
         let path = &self.0.path;
         let wrong = |text: String| PluginError::option(path, OptionError::new(text));

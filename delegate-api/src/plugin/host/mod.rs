@@ -53,7 +53,7 @@ pub enum PluginError {
     InvalidFile {
         /// The file.
         path: PathBuf,
-        /// The damage.
+        /// The reason.
         message: String,
         /// The cause, if it has a type of its own.
         source: Option<BoxError>,
@@ -87,7 +87,7 @@ pub enum PluginError {
         /// The option and the problem.
         source: OptionError,
     },
-    /// The library was loaded, but cannot create its delegate or kernels.
+    /// The library was loaded, but cannot create its delegate, kernels or fusions.
     #[error("{}: its delegate, kernels or fusions cannot be created", .path.display())]
     #[non_exhaustive]
     Create {

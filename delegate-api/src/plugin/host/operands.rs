@@ -67,7 +67,7 @@ impl Buffers {
     }
 }
 
-/// Returns a tensor without data and shape.
+/// Returns the description of a tensor, without data and shape.
 pub(super) fn buffer(ty: TensorType, is_variable: bool) -> DelegraphBuffer {
     let (data, dims, element_type) = (std::ptr::null_mut(), std::ptr::null(), ty as i32);
     let flags = if is_variable { DELEGRAPH_TENSOR_VARIABLE } else { 0 };
@@ -128,7 +128,7 @@ impl KernelPrepares for Preparing<'_, '_> {
     }
 }
 
-/// Returns the text about an invalid request. A request does not refer to a node.
+/// Returns the message of an invalid request, without the prefix of [`Error::InvalidNode`].
 fn misuse(error: Error) -> String {
     match error {
         Error::InvalidNode(text) => text,
@@ -140,7 +140,7 @@ fn misuse(error: Error) -> String {
 struct Running<'c, 'i> {
     cx: RefCell<&'c mut InvokeContext<'i>>,
     parallel: &'c dyn delegraph_core::kernel::Parallel,
-    /// The first valid request for which there was not enough memory.
+    /// The error of the first valid request for which there was not enough memory.
     refused: RefCell<Option<Error>>,
 }
 
@@ -202,7 +202,7 @@ impl Operands {
         }
     }
 
-    /// Prepares a kernel with the function that it may have for that.
+    /// Prepares a kernel by calling `function`, if it has one, and records its requests.
     ///
     /// # Safety
     /// `function` may be called with `kernel` now.

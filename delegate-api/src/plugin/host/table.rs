@@ -218,7 +218,7 @@ unsafe extern "C" fn tensor(context: DelegraphContext, tensor: usize, out: *mut 
     })
 }
 
-/// Looks up a param, and calls `give` if it has the requested kind.
+/// Looks up a param, and calls `give` with it, which returns `None` for a param of another kind.
 ///
 /// # Safety
 /// `name` is null or zero-terminated.

@@ -399,7 +399,7 @@ fn invalid_calls_are_errors_regardless_of_the_status() {
 
 #[test]
 fn a_context_is_invalid_after_its_call_and_on_other_threads() {
-    // No plugin is being called, so the function returns DELEGRAPH_INVALID.
+    // The call of `CONTEXT` has returned, so the function returns DELEGRAPH_INVALID.
     let stale: Script = |host, _| {
         // SAFETY: as the interface requires, except the context.
         let status = unsafe { host.may_claim.unwrap()(CONTEXT.get(), 0) };

@@ -1,8 +1,9 @@
 //! Times the compute primitives on the layers of real models.
 //!
-//! `cargo run --release -p delegraph-compute --example bench_compute -- [deeplabv3|selfie|hand|efficientnet] [isa] [threads]
+//! `cargo run --release -p delegraph-compute --example bench_compute -- [MODEL] [ISA] [THREADS]`
 //!
-//! `efficientnet` is efficientnet_lite0 in 8-bit integers, the others are in single precision`
+//! `MODEL` is `deeplabv3`, `selfie` or `hand`, all in single precision, or `efficientnet`, efficientnet_lite0 in 8-bit
+//! integers. Without it, all are timed.
 
 use std::time::{Duration, Instant};
 

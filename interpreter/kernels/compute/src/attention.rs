@@ -37,7 +37,8 @@ pub struct AttentionF32 {
     scale: f32,
     scores: BatchMatMulF32,
     mixed: BatchMatMulF32,
-    /// With enough groups every thread computes its own; otherwise the threads share each product.
+    /// Number of parts that groups are divided into: with enough groups one per thread, otherwise a single one, whose
+    /// products the threads share.
     parts: usize,
     threads: usize,
 }
@@ -46,7 +47,7 @@ impl AttentionF32 {
     /// Attention for operands of these sizes, all of which must be positive.
     ///
     /// # Errors
-    /// Fails if the size of a matrix overflows.
+    /// Fails if `groups` does not divide `heads`, or the size of an operand overflows.
     pub fn new(isa: Isa, sizes: AttentionSizes, scale: f32, threads: usize) -> Result<Self> {
         let AttentionSizes { batch, queries, heads, width, keys, groups } = sizes;
         check_len("heads", heads % groups.max(1), 0)?;
@@ -93,10 +94,12 @@ impl AttentionF32 {
             .ok_or(ComputeError::TooLarge { what: "scratch of attention" })
     }
 
-    /// Computes the attention.
+    /// Computes the attention of queries, keys and values into `out`, which has the shape of the queries. `added` is an
+    /// addend to the scores and its strides per batch, head and query, 0 where it is broadcast; its elements for the
+    /// keys are contiguous.
     ///
     /// # Errors
-    /// Fails if an operand has the wrong length.
+    /// Fails if an operand has the wrong length, or the scratch is too short.
     pub fn run(
         &self,
         [q, k, v]: [&[f32]; 3],

@@ -1,15 +1,15 @@
 //! Compute primitives of the CPU kernels.
 //!
 //! Primitives work on slices in TFLite's layouts (activations `[batch, height, width, channels]`, filters
-//! `[out_channels, height, width, in_channels]`), without models, ops or tensors. A primitive has two halves: `pack` or
+//! `[out_channels, height, width, in_channels]`), without models, ops or tensors. Most have two halves: `pack` or
 //! `new`, called once, lays out constant operands for the instruction set and may allocate; `run` never allocates.
 //! Scratch memory for `run` is a slice, whose length the primitive reports in advance.
 //!
 //! Inner loops are generic over `simd::Simd` and compiled for every instruction set of [`Isa`], which is chosen at
 //! run time.
 //!
-//! The folders, each of which uses only those above it: `base`, `threads`, `simd`, `matmul`, `windows`, `elementwise`,
-//! `rows`, and `attention`.
+//! The modules, each of which uses only those before it in this list: `base`, `threads`, `simd`, `matmul`, `windows`,
+//! `elementwise`, `rows`, and `attention`.
 
 mod attention;
 mod base;

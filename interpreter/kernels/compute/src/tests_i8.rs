@@ -128,7 +128,7 @@ fn same<T: PartialEq + std::fmt::Debug>(got: &[T], expected: &[T], what: impl Fn
     }
 }
 
-/// Sums that are scaled to floats, bit by bit.
+/// Checks sums that are scaled to floats, bit by bit.
 fn check_floats(conv: &ConvI8, l: &Layer, sums: &[i32], par: &dyn Parallel, what: impl Fn() -> String) {
     let channels = l.filter.out_channels;
     let scales: Vec<f32> = (0..channels).map(|c| 0.01 + 0.003 * (c % 5) as f32).collect();
@@ -341,7 +341,7 @@ fn depthwise(rng: &mut Rng, DepthwiseFilter { channels, window }: DepthwiseFilte
     Layer::random(rng, geo, grouped)
 }
 
-/// A depthwise layer on every instruction set.
+/// Checks a depthwise layer on every instruction set.
 fn check_depthwise(l: &Layer, pool: &ThreadPool, round: usize) {
     let (geo, channels, window) = (l.geo, l.filter.out_channels, [l.filter.height, l.filter.width]);
     let (filter, taps) = (DepthwiseFilter { channels, window }, window[0] * window[1]);
@@ -383,7 +383,7 @@ fn depthwise_convolutions_of_single_rows() {
     }
 }
 
-/// Windows of one column, as layers over time have them, on outputs of few columns.
+/// Windows of one column, as in convolutions over time, on outputs of few columns.
 #[test]
 fn depthwise_convolutions_of_columns() {
     let mut rng = Rng::new(17);

@@ -22,7 +22,7 @@ pub(crate) fn elementwise<T: Element, O: Element>(
     Ok(Box::new(move |cx| zip(&nest, cx, &f)))
 }
 
-/// Not inlined: a boxed closure has its code twice.
+/// Not inlined: the code of a boxed closure is compiled twice, as `FnMut` and as `FnOnce`.
 #[inline(never)]
 fn zip<T: Element, O: Element>(
     nest: &Nest<2>,
@@ -33,7 +33,7 @@ fn zip<T: Element, O: Element>(
     nest.zip_polled(a, b, output, f, polls(cx))
 }
 
-/// A function whose type is the same in all functions over types.
+/// Returns a closure that polls. Its type does not depend on element types, so that its code is compiled once.
 fn polls<'c>(cx: &'c InvokeContext<'_>) -> impl FnMut() -> Result<()> + 'c {
     move || cx.check_interrupted()
 }
@@ -52,7 +52,7 @@ pub(crate) fn checked_divisor<T: Number>(
     }))
 }
 
-/// Evaluates `$f` for each listed type; other types are an error.
+/// Calls `$f` with the type of input 0, if it is one of the listed types; other types are an error.
 macro_rules! on_types {
     ($cx:expr, [$($ty:ty),*], $f:path) => {
         match $cx.input(0)?.ty() {

@@ -1,4 +1,4 @@
-//! Floats of eight bits: E4M3FN (four bits of exponent, no infinities) and E5M2 (like half of a float16).
+//! Floats of eight bits: E4M3FN (four bits of exponent, no infinities) and E5M2 (the upper half of a float16).
 
 use std::sync::OnceLock;
 

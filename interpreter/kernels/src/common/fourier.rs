@@ -9,7 +9,7 @@ use delegraph_core::{Error, Result};
 
 type Complex = [f64; 2];
 
-/// Number of roots computed between two checks of the time: less than a millisecond.
+/// Number of roots computed between two calls of [`Budget::check`]: less than a millisecond.
 const CHECKED: usize = 1 << 14;
 
 fn times([a, b]: Complex, [c, d]: Complex) -> Complex {
@@ -67,7 +67,8 @@ impl Fft {
         self.len
     }
 
-    /// Stages: bit-reversed order, groups of four, then pairs of parts of 4, 8, 16, … elements.
+    /// Transforms `line`, which has [`Fft::len`] elements. Stages: bit-reversed order, groups of four, then pairs of
+    /// parts of 4, 8, 16, … elements.
     pub(crate) fn run(&self, line: &mut [Complex]) {
         let digits = self.len.checked_ilog2().unwrap_or(0);
         for i in 0..self.len {

@@ -76,7 +76,7 @@ impl<const N: usize> Nest<N> {
 /// A loop whose iterations can run in parallel, as they write disjoint ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// Number of the loop, outermost first.
+    /// Index of the loop, counted from the outermost one.
     pub(crate) depth: usize,
     /// Number of iterations.
     pub(crate) count: usize,
@@ -87,8 +87,8 @@ pub(crate) struct Cut {
 }
 
 impl Nest<2> {
-    /// Returns the outermost loop with a nonzero step in the second operand, if the step is longer than the reach of
-    /// the loops inside.
+    /// Returns the outermost loop with several iterations and a nonzero step in the second operand, if the step is
+    /// longer than the reach of the loops inside. `None` also for negative steps and more than eight outer loops.
     pub(crate) fn cut(&self) -> Option<Cut> {
         let loops = || self.outer.iter().chain([&self.inner]);
         let (depth, &(count, step)) =
@@ -130,7 +130,7 @@ impl Nest<2> {
 /// A view of a tensor: the offset of its first element and its strides, in elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
-    /// The first element.
+    /// Offset of the first element.
     pub(crate) start: usize,
     /// Step of each dimension.
     pub(crate) strides: Strides,
@@ -150,7 +150,7 @@ impl View {
         View { start, strides }
     }
 
-    /// Creates a dense tensor of shape `from`, broadcast to shape `to`.
+    /// Returns a dense tensor of shape `from` as a view of shape `to`, to which it broadcasts.
     pub(crate) fn broadcast(from: &[usize], to: &[usize]) -> Self {
         View { start: 0, strides: broadcast_strides(from, to) }
     }
@@ -164,21 +164,21 @@ pub(crate) struct StridedCopy {
     bits: usize,
 }
 
-/// Maximum number of bytes of a copy that is not divided over threads.
+/// Contiguous copies of fewer bytes are not divided over threads.
 const MAX_PLAIN: usize = 64 << 10;
 
 /// Elements of a copy between two polls: less than 50 ms.
 const MAX_PIECE: usize = 4 << 20;
 
 impl StridedCopy {
-    /// Copies `shape` elements of `bits` bits each.
+    /// A copy of `shape` elements of `bits` bits each from one view to another.
     pub(crate) fn new(shape: &[usize], bits: usize, from: &View, to: &View) -> Self {
         let nest = Nest::new(shape, [&from.strides, &to.strides]);
         StridedCopy { nest, start: [from.start, to.start], bits }
     }
 
-    /// Copies a dense tensor into one of shape `to`. Along each dimension, the first element goes to `before` and
-    /// neighbours are `apart`. Elements outside of `to` are left out.
+    /// A copy of a dense tensor into one of shape `to`. Along each dimension, the first element is copied to index
+    /// `before` and neighbours are `apart` elements apart. Elements outside of `to` are left out.
     pub(crate) fn spread(
         shape: &[usize],
         to: &[usize],
@@ -220,8 +220,9 @@ impl StridedCopy {
     }
 
     /// Copies from the bytes of one tensor to the bytes of another, on several threads if the copy is large enough.
+    /// Skips the rest when the work is interrupted.
     pub(crate) fn run_on(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
-        // The first element of a copy of none may be outside of both tensors.
+        // A copy without elements may start outside of both tensors.
         if self.nest.count() == 0 {
             return;
         }
@@ -253,7 +254,7 @@ impl StridedCopy {
                 .map(|n| self.start[n].wrapping_add_signed(cut.step[n].wrapping_mul(first.cast_signed())));
             let reach = (count - 1).wrapping_mul(cut.step[1].cast_unsigned()).wrapping_add(cut.reach);
             // SAFETY: the steps of the cut are longer than the reach of the loops inside it (`Nest::cut`), and no
-            // offset overflows (`fits`), so that parts do not overlap.
+            // offset overflows (`fits`), so that parts do not overlap. `Parallel::run` calls each task at most once.
             let to = unsafe { shared.slice(to * width, (reach + 1) * width) };
             let part = StridedCopy { nest: self.nest.part(cut, count), start: [at, 0], bits: self.bits };
             part.run_polled(from, to, par);
@@ -328,8 +329,8 @@ impl StridedCopy {
         });
     }
 
-    /// A copy whose innermost loop writes neighbours and whose loop `d` reads neighbours. Both loops are tiled, so that
-    /// each cache line is fetched once.
+    /// Runs a copy whose innermost loop writes consecutive elements and whose loop `d` reads consecutive elements. Both
+    /// loops are tiled, so that each cache line is fetched once.
     fn transpose<const W: usize>(&self, d: usize, from: &[[u8; W]], to: &mut [[u8; W]]) {
         const TILE: usize = 16;
         let mut rest = self.nest.clone();
@@ -483,7 +484,7 @@ mod tests {
         assert_eq!(spread(2, -9, 2), [0, 0]);
         assert_eq!(spread(2, 5, 1), [0, 0]);
         assert_eq!(spread(2, isize::MIN, usize::MAX), [0, 0]);
-        // Rows of no elements, and no rows, which begin outside.
+        // The box starts outside of the target, so that it has rows without elements, or 0 rows.
         for before in [[0, 7], [0, -7], [7, 0], [-7, 0]] {
             let mut out = [0; 6];
             StridedCopy::spread(&[2, 3], &[2, 3], &before, &[1, 1], 8).run_on(&[1; 6], &mut out, &Serial);

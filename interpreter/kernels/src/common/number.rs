@@ -59,7 +59,8 @@ float_numbers!(f32: f32::from, f16: f16::from_f32, bf16: bf16::from_f32, f64: f6
 pub(crate) trait Integer: Number {
     fn quotient(self, other: Self) -> Self;
     fn remainder(self, other: Self) -> Self;
-    /// `self` to the power of `other`. A negative power is a quotient and truncated; 0 to a negative power is 0.
+    /// `self` to the power of `other`. A negative exponent gives a truncated quotient: 1 or -1 for these two bases, and
+    /// 0 for all others, including 0.
     fn power(self, other: Self) -> Self;
     fn shifted_left(self, bits: u32) -> Self;
     fn xor(self, other: Self) -> Self;

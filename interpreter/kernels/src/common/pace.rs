@@ -5,13 +5,14 @@ use std::sync::Arc;
 use delegraph_core::Result;
 use delegraph_core::kernel::{Budget, InvokeContext};
 
-/// Steps of about a nanosecond between two polls.
+/// Number of steps between two polls; a step is about a nanosecond.
 const STEPS: usize = 1 << 22;
 
-/// Elements between two polls of [`zip_pieces`]: less than 50 ms of any function.
+/// Elements between two polls of [`zip_pieces`]: less than 50 ms with any function.
 pub(crate) const PIECE: usize = 1 << 19;
 
-/// Calls `f` with pieces of whole rows of `row` elements and the position of each, and polls between them.
+/// Calls `f` with the index of the first element and the elements of pieces of whole rows of `row` elements, and polls
+/// between them.
 ///
 /// # Errors
 /// The errors of [`InvokeContext::check_interrupted`].
@@ -32,7 +33,7 @@ pub(crate) fn zip_pieces<O, I>(
     Ok(())
 }
 
-/// Counts the steps of a kernel, and polls for the end of the invocation every few milliseconds.
+/// Counts the steps of a kernel, and every few milliseconds checks whether the invocation was interrupted.
 pub(crate) struct Pace {
     budget: Arc<Budget>,
     left: usize,
@@ -43,7 +44,7 @@ impl Pace {
         Pace { budget: Arc::clone(cx.budget()), left: STEPS }
     }
 
-    /// Counts `steps`.
+    /// Counts `steps` steps, and polls if they exceed the steps left until the next poll.
     ///
     /// # Errors
     /// The errors of [`Budget::check`].

@@ -94,7 +94,10 @@ pub(crate) fn unsupported_type(operand: &str, tensor: TensorView<'_>) -> Error {
     Error::Unsupported(format!("{operand} \"{}\" of type {}", tensor.name(), tensor.ty()))
 }
 
-/// Returns the value of an operand that determines a shape. The value is known whenever a kernel prepares.
+/// Returns the value of an operand that determines a shape. A kernel is prepared only once the value is known.
+///
+/// # Errors
+/// [`Error::State`] if it is not.
 pub(crate) fn known<T>(operand: Option<T>) -> Result<T> {
     operand.ok_or_else(|| Error::State("an operand that determines a shape has no value yet".into()))
 }
@@ -104,13 +107,13 @@ pub(crate) fn moved_bits(operand: &str, tensor: TensorView<'_>) -> Result<usize>
     copied_bits(tensor.ty()).ok_or_else(|| unsupported_type(operand, tensor))
 }
 
-/// Returns the bytes per element of an operand whose elements are moved without being read; `None` for strings and for
-/// elements below a byte.
+/// Returns the bytes per element of an operand whose elements are moved without being read; `None` for strings,
+/// variants and elements smaller than a byte.
 pub(crate) fn copied_bytes(tensor: TensorView<'_>) -> Option<usize> {
     copied_bits(tensor.ty()).filter(|bits| bits % 8 == 0).map(|bits| bits / 8)
 }
 
-/// Scale and zero point; `(0, 0)` without quantization.
+/// Scale and zero point; `(0.0, 0)` for a tensor that is not quantized per tensor.
 pub(crate) fn scale_zero_point(tensor: TensorView<'_>) -> (f32, i32) {
     tensor.scale_zero_point().unwrap_or_default()
 }
@@ -209,7 +212,7 @@ pub(crate) fn copied_view(cx: &PrepareContext<'_>, i: usize, shape: &[usize], fr
     copies(cx, vec![(i, 0, StridedCopy::new(shape, bits, from, &to))])
 }
 
-/// Copies `count` elements of `bits` bits each between the bytes of two dense tensors.
+/// Copies `count` elements of `bits` bits each, from element `i` of one dense tensor to element `o` of another.
 pub(crate) fn copy_elements(bits: usize, from: &[u8], i: usize, to: &mut [u8], o: usize, count: usize) {
     if bits < 8 {
         return (0..count).for_each(|n| set_packed(to, bits, o + n, packed(from, bits, i + n)));

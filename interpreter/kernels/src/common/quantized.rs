@@ -8,9 +8,9 @@ use delegraph_core::{Element, Error, Result, TensorType};
 
 /// An integer type of quantized tensors.
 pub(crate) trait QuantizedElement: Element + Into<i32> {
-    /// Minimum.
+    /// The lowest value of the type.
     const MIN: i32;
-    /// Maximum.
+    /// The highest value of the type.
     const MAX: i32;
 
     /// Clamps `value` to `low..=high`. `high` must be in the range of the type, and applies if it is below `low`.
@@ -46,7 +46,7 @@ pub(crate) fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, 
     Err(Error::InvalidNode(format!("zero point {zero_point} of \"{}\" is out of range", tensor.name())))
 }
 
-/// Returns the real value of each integer of an 8-bit or 16-bit tensor.
+/// Returns the quantization of an 8-bit or 16-bit tensor: scale, zero point, and the range of its type.
 ///
 /// # Errors
 /// Fails if the tensor has another type or is not quantized per tensor.
@@ -60,7 +60,8 @@ pub(crate) fn steps_of(tensor: TensorView<'_>) -> Result<Steps> {
 /// not be quantized.
 ///
 /// # Errors
-/// Fails if the activation is not a clamp, or there is one and the tensor is not quantized per tensor.
+/// Fails if the activation is not a clamp, if there is one and the tensor is not quantized per tensor, or if the tensor
+/// has another type.
 pub(crate) fn activation_range(activation: Activation, output: TensorView<'_>) -> Result<(i32, i32)> {
     match (activation, output.quantization(), output.ty()) {
         (Activation::None, None, TensorType::Int8) => Ok((i8::MIN.into(), i8::MAX.into())),

@@ -8,7 +8,7 @@ use super::prepared::unsupported_type;
 use super::weights::{integer_dot, scale_zero_point};
 use delegraph_compute::{Isa, Quantizing, Serial, quantize_rows};
 
-/// Position of one time step in a tensor.
+/// Order of the vectors of all sequences and time steps in a tensor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Order {
     /// Number of sequences.
@@ -20,7 +20,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Steps of a tensor `[time, batch, …]` or `[batch, time, …]`.
+    /// The order of a tensor `[time, batch, …]` or `[batch, time, …]`.
     pub(crate) fn new(shape: &[usize], time_major: bool) -> Self {
         let dim = |i: usize| shape.get(i).copied().unwrap_or(0);
         let (batch, steps) = if time_major { (dim(1), dim(0)) } else { (dim(0), dim(1)) };
@@ -39,7 +39,7 @@ impl Order {
     }
 }
 
-/// A vector, quantized if the weights are integers.
+/// A vector, and its quantized form for products with integer weights.
 #[derive(Debug)]
 pub(crate) struct Vector<'a> {
     /// A float vector.

@@ -17,9 +17,9 @@ pub(crate) enum Combine {
     Multiply,
     Minimum,
     Maximum,
-    /// Bitwise.
+    /// Bitwise; logical for booleans.
     And,
-    /// Bitwise.
+    /// Bitwise; logical for booleans.
     Or,
     /// 1 if neither is 0, else 0.
     All,
@@ -28,10 +28,10 @@ pub(crate) enum Combine {
 }
 
 impl Combine {
-    /// Returns the function of subgraph `index`, which has one op on its two inputs, or returns its second input.
+    /// Returns the function of subgraph `index`, which applies one op to its two inputs, or returns the second of them.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for any other subgraph.
+    /// [`Error::InvalidNode`] if the subgraph does not exist, [`Error::Unsupported`] for any other subgraph.
     pub(crate) fn by_subgraph(cx: &mut PrepareContext<'_>, index: i32) -> Result<Self> {
         let subgraph = usize::try_from(index).ok().and_then(|i| cx.host().subgraph(i));
         let subgraph =

@@ -13,7 +13,7 @@ use super::prepared::unsupported_type;
 use super::quantized::{Multiplier, activation_range};
 use delegraph_compute::{Isa, Quantizing, compute_error, quantize_rows};
 
-/// A weight tensor of INT8, INT4 or INT2, or of UINT8 that holds signed numbers. It may be sparse.
+/// A weight tensor of INT8, INT4 or INT2, or of UINT8 that holds signed numbers. Weights of 8 bits may be sparse.
 #[derive(Debug, Clone)]
 pub(crate) struct Weights {
     input: usize,
@@ -59,7 +59,7 @@ impl Weights {
         Ok(Weights { input: i, storage })
     }
 
-    /// Constant weights, one byte each.
+    /// Returns constant weights, one byte each; `None` for weights that are not constant, sparse, or of another type.
     pub(crate) fn constant(cx: &PrepareContext<'_>, i: usize) -> Option<Vec<i8>> {
         let tensor = cx.input(i).ok()?;
         let bytes = tensor.constant_bytes().filter(|_| tensor.tensor().sparsity.is_none())?;
@@ -126,7 +126,7 @@ pub(crate) struct DynamicInput {
     zero_points: Temporary,
 }
 
-/// The result of [`DynamicInput`].
+/// The result of [`DynamicInput::quantize`].
 pub(crate) struct QuantizedRows<'a> {
     /// All rows.
     pub(crate) values: &'a [i8],
@@ -188,7 +188,7 @@ pub(crate) fn float_activation(activation: Activation) -> fn(f32) -> f32 {
     }
 }
 
-/// Scale and zero point of a tensor that is quantized per tensor; the scale is positive.
+/// Scale and zero point of a tensor that is quantized per tensor; the scale is positive and finite.
 pub(crate) fn scale_zero_point(tensor: TensorView<'_>) -> Result<(f32, i32)> {
     let (scale, zero_point) = tensor.scale_zero_point()?;
     check_scale(tensor, scale)?;
@@ -286,7 +286,7 @@ pub(crate) fn weight_scales<'a>(weights: TensorView<'a>, dimension: usize) -> Re
     }
 }
 
-/// Repeats the scale of weights that have one for each of `channels` channels.
+/// Returns one scale for each of `channels` channels: a single scale is repeated.
 pub(crate) fn channel_scales(
     cx: &PrepareContext<'_>,
     scales: &[f32],
@@ -328,7 +328,8 @@ impl Requantize {
     /// with one scale (`single`).
     ///
     /// # Errors
-    /// Fails if a quantization is missing or cannot be expressed as fixed-point multipliers.
+    /// Fails if a quantization is missing or cannot be expressed as fixed-point multipliers, or if the activation is
+    /// not a clamp.
     pub(crate) fn new(
         budget: &Arc<Budget>,
         (input, weights): (TensorView<'_>, TensorView<'_>),

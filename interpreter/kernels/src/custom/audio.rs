@@ -151,7 +151,7 @@ impl Mfcc {
         self.first = (1.5 + low / hz) as usize;
         let last = (high / hz) as usize;
         self.used = 0;
-        // There is nothing to compute without frequencies up to the limit.
+        // If the upper limit is above the highest frequency, no band is used, and the output is 0.
         if last < frequencies {
             let mut below = 0;
             for (band, i) in self.bands.iter_mut().zip(self.first..=last) {

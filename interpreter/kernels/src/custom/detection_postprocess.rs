@@ -211,7 +211,7 @@ impl Kernel for PostProcess {
         out.classes.fill(0.0);
         out.scores.fill(0.0);
         let count = if p.per_class {
-            // An element of `merged` encodes class and box in one number, which is the order of equal scores.
+            // An element of `merged` encodes class and box in one number; equal scores are ordered by this number.
             let (merged, mut len) = (cx.temporary::<i32>(plan.merged)?, 0);
             for class in 0..p.classes {
                 values.iter_mut().enumerate().for_each(|(b, value)| *value = score(b, class));
@@ -235,7 +235,7 @@ impl Kernel for PostProcess {
                 |b: usize| (0..p.classes).fold(f32::NEG_INFINITY, |max, class| max.max(score(b, class)));
             values.iter_mut().enumerate().for_each(|(b, value)| *value = best(b));
             let kept = suppress(&p, boxes, values, p.detections, order, active);
-            // The buffer of box order is free here, and holds the order of a box's classes.
+            // The boxes are copied, so that `order` can hold the order of a box's classes.
             let chosen = cx.temporary::<i32>(plan.merged)?;
             chosen[..kept].copy_from_slice(&order[..kept]);
             for (place, &b) in chosen[..kept].iter().enumerate() {
@@ -256,7 +256,7 @@ impl Kernel for PostProcess {
 }
 
 impl PostProcess {
-    /// The corners `[y, x, y, x]` of the boxes.
+    /// Returns the corners `[y, x, y, x]` of the boxes. Corners that are not in order are an error.
     fn decode<'a>(&self, cx: &mut InvokeContext<'a>, plan: &Plan) -> Result<&'a [[f32; 4]]> {
         let encoded = &mut cx.temporary::<f32>(plan.reals[0])?[..plan.boxes * plan.coordinates];
         let anchors = &mut cx.temporary::<f32>(plan.reals[2])?[..plan.boxes * 4];

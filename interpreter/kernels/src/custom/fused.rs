@@ -69,7 +69,7 @@ impl Kernel for Normalization {
             return Err(invalid(format!("{channels} channels are not a multiple of {groups} groups")));
         }
         self.shape.channels = channels;
-        // With groups, all dimensions but the first are normalized together.
+        // A group is normalized together with all positions, the dimensions between the first and the last.
         self.shape.positions = match self.kind {
             Kind::Group => outer.iter().skip(1).product(),
             _ => 1,
@@ -87,7 +87,7 @@ impl Kernel for Normalization {
 /// Inputs: queries, keys, values, and optionally an addend to the scores.
 struct Attention {
     scale: f32,
-    /// `None` if there are no keys or no queries.
+    /// `None` if a dimension is 0; the output, if it has elements, is then zero.
     prepared: Option<(AttentionF32, Temporary)>,
     /// Elements of the addend from one batch, head and query to the next; 0 if it is broadcast.
     mask: Option<[usize; 3]>,

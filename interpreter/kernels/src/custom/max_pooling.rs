@@ -42,7 +42,8 @@ struct Pool {
     axes: Option<[Axis; 2]>,
 }
 
-/// Input `[batch, height, width, channels]`. Outputs: the maxima, and the position of each in its window, as floats.
+/// Input `[batch, height, width, channels]`. Outputs: the maxima, and the position of each in its window plus 0.1, as
+/// floats.
 impl Kernel for Pool {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         check_floats(cx, 1, 2)?;
@@ -75,7 +76,7 @@ impl Kernel for Pool {
                     for ((&value, max), place) in pixel.iter().zip(greatest.iter_mut()).zip(places.iter_mut())
                     {
                         if value > *max {
-                            // Consumers truncate the position; adding half protects it from rounding.
+                            // Consumers truncate the position; the addend protects it from rounding.
                             (*max, *place) = (value, (ky * x.window + kx) as f32 + 0.1);
                         }
                     }
@@ -92,7 +93,7 @@ struct Unpool {
     axes: Option<[Axis; 2]>,
 }
 
-/// Inputs: elements, and the position of each in its window. All other outputs are zero.
+/// Inputs: elements, and the position of each in its window. All other elements of the output are zero.
 impl Kernel for Unpool {
     fn prepare(&mut self, cx: &mut PrepareContext<'_>) -> Result<()> {
         check_floats(cx, 2, 1)?;

@@ -21,15 +21,15 @@ declare_families! {
 
 /// Names of this project's custom ops, for functions without a builtin op.
 pub mod names {
-    /// Over the last dimension: `x`, factors and terms `[channels]`; option `epsilon`.
+    /// Layer normalization over the last dimension. Inputs: `x`, factors and terms `[channels]`; option `epsilon`.
     pub const LAYER_NORM: &str = "delegraph.layer_norm";
-    /// Over groups of the last dimension together with all dimensions between it and the first: inputs as
+    /// Normalization over groups of the last dimension together with all dimensions between it and the first. Inputs as
     /// [`LAYER_NORM`]; options `epsilon` and `num_groups`.
     pub const GROUP_NORM: &str = "delegraph.group_norm";
-    /// Over the last dimension, without a mean: `x`, factors `[channels]`; option `epsilon`.
+    /// Root mean square normalization over the last dimension. Inputs: `x`, factors `[channels]`; option `epsilon`.
     pub const RMS_NORM: &str = "delegraph.rms_norm";
-    /// Queries `[batch, queries, heads, width]`, keys and values `[batch, keys, groups, width]`, and optionally an
-    /// addend to the scores, `[1 or batch, 1 or heads, 1 or queries, keys]`; option `scale`.
+    /// Attention. Inputs: queries `[batch, queries, heads, width]`, keys and values `[batch, keys, groups, width]`, and
+    /// optionally an addend to the scores, `[1 or batch, 1 or heads, 1 or queries, keys]`; option `scale`.
     pub const ATTENTION: &str = "delegraph.attention";
 }
 

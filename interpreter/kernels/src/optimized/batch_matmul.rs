@@ -62,7 +62,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     })))
 }
 
-/// Integers in floating point, which is exact here.
+/// Products of 8-bit integers, computed in single precision where its sums are exact.
 fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let (a, b, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
     let (Some(quant_a), Some(quant_b)) = (byte_quant(a), byte_quant(b)) else { return Ok(None) };
@@ -102,7 +102,7 @@ struct Products {
     /// Pairs of matrices, in the order of the output.
     pairs: Charged<[usize; 2]>,
     depth: usize,
-    /// Elements of the matrices.
+    /// Number of elements of each matrix of input 0, of input 1 and of the output.
     sizes: [usize; 3],
     /// With enough pairs every thread computes its own; otherwise the threads share each product.
     parts: usize,

@@ -58,7 +58,7 @@ fn bytes(cx: &mut PrepareContext<'_>, function: Binary, activation: Activation) 
     let (function, output, zero_point, (low, high)) = match function {
         Binary::Add | Binary::Sub => {
             let (scaled, range) = scaled_sum(cx, activation)?;
-            // The reference kernel reports why such sums are not supported, and limits such differences.
+            // The reference kernel rejects such sums with a reason, and saturates such differences.
             if scaled.output.shift > 0 {
                 return Ok(None);
             }
@@ -86,7 +86,8 @@ fn bytes(cx: &mut PrepareContext<'_>, function: Binary, activation: Activation) 
     })))
 }
 
-/// Sums, differences and products of 16 bits, except sums whose scales are all powers of two (`pot_scale_int16`).
+/// Sums, differences and products of 16 bits. With `pot_scale_int16`, sums and differences whose scales are all powers
+/// of two are left to the reference kernel.
 fn sixteens(
     cx: &mut PrepareContext<'_>,
     function: Binary,

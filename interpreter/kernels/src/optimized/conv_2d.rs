@@ -63,7 +63,7 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
     let shape = [filter.out_channels, filter.in_channels];
     let pixels = geo.pixels().map_err(compute_error)?;
     if geo.is_dense() && filter.groups == 1 && SparseF32::pays(Isa::best(), pixels, shape, weights) {
-        // Packed weights of the other kind name their groups.
+        // The variant key is empty, unlike that of `ConvF32` below.
         let product = pack_shared(cx, &[], || SparseF32::pack(Isa::best(), shape, weights, bias))?;
         return sparse(cx, product, clamp);
     }
@@ -78,7 +78,7 @@ fn float(cx: &mut PrepareContext<'_>, filter: Filter, geo: ConvGeometry) -> Resu
     })))
 }
 
-/// A convolution of single pixels with weights that are mostly zero.
+/// A 1x1 convolution with weights that are mostly zero.
 fn sparse(
     cx: &mut PrepareContext<'_>,
     product: Arc<Packed<SparseF32>>,
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn tiny_scales_with_huge_biases() {
-        // Channels whose weights are all near zero: 2^30 steps of 4.3e-9 are 4.6.
+        // Channels whose weights are all near zero: a bias of 2^30 is 4.6 steps of the output.
         let channels = 40;
         let input = T::new(&[1, 1, 2, 4], &[-128i8; 8]).quantized(0.5, -128);
         let filter = T::new(&[channels, 1, 1, 4], &vec![1i8; 4 * channels]);

@@ -28,7 +28,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         .into_iter()
         .flatten()
         .all(|tensor| tensor.ty() == TensorType::Float32);
-    // Weights that were computed while preparing release their memory once they are packed.
+    // Weights that were computed while preparing are packed instead, after which their memory is released.
     let stays = weights.tensor().is_stored() || !weights.is_known();
     if floats && stays && row_product_pays(Isa::best(), rows, depth, units) {
         return one_row(cx, depth);

@@ -24,7 +24,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// `None` for weights or a bias that are not constant, and for unsupported types.
+    /// `None` for weights or a bias that are not constant, for unsupported types, and for an activation that is not a
+    /// clamp.
     fn new(cx: &PrepareContext<'_>, dimension: usize, activation: Activation) -> Result<Option<Self>> {
         let weights = cx.input(1)?;
         let taken = matches!(
@@ -46,7 +47,7 @@ impl Parts {
         Ok(Some(Parts { weights, scales, bias, clamp: Clamp { low, high } }))
     }
 
-    /// Sums of the weights of columns of `depth` consecutive weights each.
+    /// Returns the sum of each column of `depth` consecutive weights.
     fn totals(&self, depth: usize) -> Vec<i32> {
         let total = |column: &[u8]| column.iter().map(|w| i32::from(w.cast_signed())).sum();
         self.weights.chunks_exact(depth.max(1)).map(total).collect()
@@ -189,7 +190,7 @@ pub(super) fn depthwise_conv_2d(
     })))
 }
 
-/// Returns whether input 0 is float and the weights are integers.
+/// Returns whether input 0 is float and the weights are integers that are not quantized per block.
 pub(super) fn is_hybrid(input: TensorView<'_>, weights: TensorView<'_>) -> bool {
     input.ty() == TensorType::Float32
         && matches!(weights.ty(), TensorType::Int8 | TensorType::UInt8 | TensorType::Int4 | TensorType::Int2)

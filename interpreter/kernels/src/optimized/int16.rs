@@ -22,7 +22,8 @@ const HALF: ByteQuant = ByteQuant { signed: true, zero_point: 0 };
 /// Maximum number of outputs whose sums are in memory at the same time.
 const MAX_SUMS: usize = 32 << 10;
 
-/// Constant weights and bias. `None` if they are not constant, or the weights are not 8, 4 or 2 bits wide.
+/// Constant weights and bias. [`Operands::new`] returns `None` if they are not constant, the weights are not INT8, INT4
+/// or INT2, or the bias is not INT32 or INT64.
 struct Operands {
     weights: Vec<u8>,
     bias: Option<Vec<i64>>,
@@ -67,7 +68,8 @@ impl Memory {
     }
 }
 
-/// Scaling of the sums: wide sums in fixed point, others with ties as given by `ties`.
+/// Scaling of the sums and bounds of the results: wide sums in fixed point, others with ties as given by `ties`. `None`
+/// for factors that [`Scale::fixed`] does not support, a zero point other than 0, and bounds that exclude every value.
 fn fixed(requantize: &Requantize, wide: bool, ties: Ties) -> Option<(Scale, [i32; 2])> {
     let (multipliers, zero_point, bounds) = requantize.parts();
     let multipliers: Vec<_> = multipliers.iter().copied().map(compute_multiplier).collect();
@@ -87,7 +89,7 @@ pub(super) fn conv_2d(
     let Some(operands) = Operands::new(cx)? else { return Ok(None) };
     let ties = if filter.groups == 1 { Ties::Up } else { Ties::Away };
     let Some((scale, bounds)) = fixed(requantize, operands.wide, ties) else { return Ok(None) };
-    // The reference kernel has wider accumulators.
+    // Sums that could overflow are left to the reference kernel, which has wider accumulators.
     let Ok(to) = WideSums::of_bytes(&operands.weights, operands.bias.as_deref(), scale, bounds) else {
         return Ok(None);
     };
@@ -239,7 +241,7 @@ pub(super) fn depthwise_conv_2d(
     let Some((scale, bounds)) = fixed(requantize, true, Ties::Up) else { return Ok(None) };
     let DepthwiseFilter { channels, window } = filter;
     let (weights, bias) = (&operands.weights, operands.bias.as_deref());
-    // The reference kernel has wider accumulators.
+    // Sums that could overflow are left to the reference kernel, which has wider accumulators.
     let conv = DepthwiseI16::new(Isa::best(), channels, window, weights, bias, scale, bounds);
     let Ok(conv) = conv else { return Ok(None) };
     let spread = Spread::new::<i16>(cx, multiplier)?;

@@ -34,7 +34,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     });
 }
 
-/// Offset of a step's vector.
+/// Order of the vectors of all sequences and steps in a tensor.
 #[derive(Clone, Copy)]
 struct Order {
     batch: usize,
@@ -48,7 +48,8 @@ impl Order {
     }
 }
 
-/// Smaller products take less time than waking threads.
+/// Minimum number of multiply-adds of a product that is divided over threads: smaller ones take less time than waking
+/// threads.
 const WORTH_THREADS: usize = 1 << 19;
 
 /// Bounds without effect.
@@ -77,7 +78,7 @@ struct Scratch<'a> {
 }
 
 impl Matrix {
-    /// Weights of the inputs `indices`; `None` if they are not all constant and of one kind.
+    /// Weights of the inputs `indices`; `None` if they are not all constant, dense, of one kind and of this shape.
     fn new(
         cx: &PrepareContext<'_>,
         indices: [usize; 4],
@@ -187,7 +188,8 @@ fn prepare(
 ) -> Result<Option<Invoke>> {
     let Order { batch, steps, .. } = order;
     let optional = CELL.peephole.iter().chain(&CELL.norm).flatten().chain([&CELL.projection]);
-    // All constants are packed, so a bias that changes between invocations is not supported here.
+    // The node is done with its constants once they are packed (`optimize_packed`), so that `invoke` could not read a
+    // constant input.
     if cx.input(INPUT)?.tensor().is_constant() {
         return Ok(None);
     }

@@ -136,7 +136,7 @@ fn pack_shared<T: Send + Sync + 'static>(
     Ok(packed)
 }
 
-/// Returns the result of `pack`.
+/// Returns the result of `pack`, which this kernel alone uses.
 fn pack_own<T>(cx: &PrepareContext<'_>, pack: impl FnOnce() -> Result<T, ComputeError>) -> Result<T> {
     let Packed { weights, bytes } = within_budget(cx, pack)?;
     cx.add_packed_bytes(bytes);
@@ -221,7 +221,8 @@ struct Quantized<'a> {
 }
 
 impl<'a> Quantized<'a> {
-    /// `None` if a type is not 8 bits wide (4 for the weights), or the bounds exclude every value.
+    /// `None` if the weights are not constant, input, weights or output are not 8 bits wide (4 for the weights), the
+    /// bias is not INT32, or the bounds exclude every value.
     fn new(cx: &'a PrepareContext<'_>, requantize: &Requantize) -> Result<Option<Self>> {
         let (input, weights, output) = (cx.input(0)?, cx.input(1)?, cx.output(0)?);
         let signed = input.ty() == TensorType::Int8;

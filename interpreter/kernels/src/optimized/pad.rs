@@ -54,7 +54,8 @@ impl Dimension {
     }
 }
 
-/// Dimensions with padding, outermost first. Steps of the innermost one have the same layout in input and output.
+/// Dimensions from the outermost one to the innermost one with padding, whose steps have the same layout in input and
+/// output.
 struct Borders(Vec<Dimension>);
 
 impl Borders {
@@ -63,7 +64,7 @@ impl Borders {
         for (&size, &[before, after]) in shape.iter().zip(paddings).rev() {
             let new = Dimension { before, size, after, inner };
             inner = [inner[0] * size, inner[1] * new.total()];
-            // Dimensions without padding are merged with the dimension inside them.
+            // Dimensions inside the innermost one with padding are merged into its steps.
             if before + after > 0 || !list.is_empty() {
                 list.push(new);
             }
@@ -95,7 +96,7 @@ impl Borders {
 fn steps(d: &Dimension, rest: &[Dimension], first: usize, input: &[u8], output: &mut [u8], value: &[u8]) {
     let [from, to] = d.inner;
     let last = first + output.len() / to;
-    // Numbers of steps before, in and after the input.
+    // The steps that are inside the input.
     let middle = first.clamp(d.before, d.before + d.size)..last.clamp(d.before, d.before + d.size);
     let (before, output) = output.split_at_mut((middle.start.clamp(first, last) - first) * to);
     let (inside, after) = output.split_at_mut(middle.len() * to);

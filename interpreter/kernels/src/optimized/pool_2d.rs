@@ -10,7 +10,7 @@ use crate::common::prepared::Invoke;
 use crate::common::quantized::activation_range;
 use delegraph_compute::{Isa, Pool, pool_2d, pool_2d_bytes};
 
-/// Number of elements of the windows of a row of outputs.
+/// Maximum number of elements of all windows of a row of outputs.
 const MAX_ROW: usize = 1 << 28;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -33,7 +33,7 @@ fn prepare(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
     if geo.has_empty_window {
         return Ok(None);
     }
-    // A row of outputs is not interrupted; the reference kernel polls at each of them.
+    // The computation of a row of outputs is not interrupted; the reference kernel polls at each output.
     let &[_, input_height, input_width, _] = &input.shape()[..] else { return Ok(None) };
     let window = height.min(input_height).saturating_mul(width.min(input_width));
     let row: usize = output.shape().iter().skip(2).product();

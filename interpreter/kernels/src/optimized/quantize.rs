@@ -1,4 +1,4 @@
-//! QUANTIZE and DEQUANTIZE between floats and 8 or 16 bits, and between 16-bit scales.
+//! QUANTIZE and DEQUANTIZE between floats and 8 or 16 bits, and QUANTIZE between scales of 8 and 16 bits.
 
 use delegraph_core::kernel::{PrepareContext, TensorView};
 use delegraph_core::ops::TensorType;
@@ -14,7 +14,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::DEQUANTIZE, 1..=6, to_float);
 }
 
-/// The reference kernel handles per-channel scales.
+/// Scale and quantization of an 8-bit tensor; `None` for per-channel scales, which the reference kernel handles.
 fn one_scale(tensor: TensorView<'_>) -> Option<(f32, ByteQuant)> {
     let quant = byte_quant(tensor)?;
     tensor.scale_zero_point().ok().map(|(scale, _)| (scale, quant))
@@ -52,15 +52,15 @@ fn to_float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     })))
 }
 
-/// QUANTIZE to 16 bits. Whole groups of eight are multiplied by the inverse scale with ties to even, the rest is
-/// divided with ties away from zero, like bytes.
+/// QUANTIZE to 16 bits. As with 8 bits, whole groups of eight are multiplied by the inverse scale with ties to even,
+/// and the rest is divided with ties away from zero.
 fn float_to_sixteen(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let Ok((scale, zero_point)) = cx.output(0)?.scale_zero_point() else { return Ok(None) };
     let isa = Isa::best();
     let inverse = (1.0 / f64::from(scale)) as f32;
     let finish = move |steps: f32| {
         let steps = if steps.is_nan() { 0.0 } else { steps };
-        // Beyond every result, whatever the zero point.
+        // Bounds beyond the range of 16 bits for any zero point of a valid model.
         let steps = steps.clamp(-1e9, 1e9) as i32;
         steps.saturating_add(zero_point).max(i16::MIN.into()).min(i16::MAX.into()) as i16
     };

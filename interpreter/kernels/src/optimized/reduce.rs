@@ -46,8 +46,8 @@ fn floats(cx: &mut PrepareContext<'_>, kind: Reduce, mean: bool) -> Result<Optio
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, SharedMut::new(cx.output::<f32>(0)?));
         folding.each_part(cx.parallel(), |part| {
-            // SAFETY: outputs of parts are disjoint, and each part is one task, which `Parallel::run` calls at most
-            // once.
+            // SAFETY: outputs of parts are disjoint (`Folding::each_part`), and each part is one task, which
+            // `Parallel::run` calls at most once.
             let out = unsafe { output.slice(part.first, part.outputs) };
             out.fill(init);
             let run = |run: &[f32], init: f32| kind.run(isa, init, run);
@@ -91,8 +91,8 @@ where
         let sums = SharedMut::new(&mut cx.temporary::<i32>(sums)?[..r.outputs]);
         let (input, output) = (cx.input::<T>(0)?, SharedMut::new(cx.output::<T>(0)?));
         folding.each_part(cx.parallel(), |part| {
-            // SAFETY: outputs of parts are disjoint, and each part is one task, which `Parallel::run` calls at most
-            // once.
+            // SAFETY: outputs of parts are disjoint (`Folding::each_part`), and each part is one task, which
+            // `Parallel::run` calls at most once.
             let (sums, out) =
                 unsafe { (sums.slice(part.first, part.outputs), output.slice(part.first, part.outputs)) };
             sums.fill(0);
@@ -114,7 +114,7 @@ fn write_means<T: QuantizedElement>(isa: Isa, mean: &Mean, first: usize, sums: &
     let [group, up] = mean.up;
     let mut done = 0;
     while done < sums.len() {
-        // Neighbours whose ties are rounded alike.
+        // Consecutive sums whose ties are rounded alike.
         let at = (first + done).checked_rem(group).unwrap_or(0);
         let (end, ties) = match at < up {
             true => (up, Ties::Up),
@@ -144,8 +144,8 @@ fn extrema<T: Element + PartialOrd + Sync>(
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<T>(0)?, SharedMut::new(cx.output::<T>(0)?));
         folding.each_part(cx.parallel(), |part| {
-            // SAFETY: outputs of parts are disjoint, and each part is one task, which `Parallel::run` calls at most
-            // once.
+            // SAFETY: outputs of parts are disjoint (`Folding::each_part`), and each part is one task, which
+            // `Parallel::run` calls at most once.
             let out = unsafe { output.slice(part.first, part.outputs) };
             let (max, min) = (Each(lowest, larger), Each(highest, smaller));
             out.fill(if kind == Reduce::Max { lowest } else { highest });
@@ -223,7 +223,7 @@ impl Part {
         let (size, [_, step]) = self.nest.inner();
         self.nest.for_each_run([self.start, 0], |[i, o]| match step {
             0 => out[o] = run(&input[i..][..size], out[o]),
-            // All rows are inside the input.
+            // Cannot fail: all rows are inside the input.
             _ => {
                 let _ = stack(isa, &input[i..], self.rows, &mut out[o..][..size], f);
             }

@@ -39,7 +39,7 @@ fn bytes(cx: &mut PrepareContext<'_>, beta: f32) -> Result<Option<Invoke>> {
     let signed = input.ty() == TensorType::Int8;
     let (input_scale, _) = input.scale_zero_point()?;
     let (scale, zero_point) = output.scale_zero_point()?;
-    // The reference kernel handles other output quantizations.
+    // The reference kernel handles or rejects other output quantizations.
     let taken =
         if signed { (zero_point, scale) == (-128, 1.0 / 256.0) } else { (0..=255).contains(&zero_point) };
     if output.ty() != input.ty() || !taken {

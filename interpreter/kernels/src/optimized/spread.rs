@@ -1,4 +1,4 @@
-//! Inputs of depthwise convolutions that make several output channels of each input channel.
+//! Inputs of depthwise convolutions that compute several output channels from each input channel.
 
 use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary};
 use delegraph_core::{Element, Result};

@@ -27,7 +27,7 @@ fn bytes(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32) -> T {
 }
 
 fn quantized(rng: &mut Rng, shape: &[usize], signed: bool, scale: f32, values: &[u8]) -> T {
-    // Every other scale is a power of two, which makes ties.
+    // About half of the scales are powers of two, which makes ties.
     let scale =
         if rng.range(0, 1) == 0 { scale.log2().round().exp2() } else { scale * (1.0 + rng.float() * 0.4) };
     let zero = rng.range(0, 255) as i64;

@@ -30,7 +30,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     }
 }
 
-/// Maximum number of elements of the products of input rows that are multiplied at a time.
+/// Number of elements of the products of the input rows that are multiplied at a time; exceeded if a kernel spans more
+/// rows.
 const PRODUCTS: usize = 1 << 19;
 
 /// Geometry: which input rows reach which output rows.
@@ -219,7 +220,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     })))
 }
 
-/// The 8-bit kernel, for weights with zero point 0.
+/// The 8-bit kernel. As in the reference kernel, the zero point of the weights counts as 0.
 fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let activation = cx.params::<TransposeConvParams>()?.fused_activation_function;
     let bias = match cx.optional_input(3) {

@@ -131,7 +131,7 @@ fn hybrid(cx: &mut PrepareContext<'_>, mut product: Product) -> Result<Invoke> {
     // The quantized rows are dense.
     product.strides[0] = [product.depth, 1];
     Ok(Box::new(move |cx| {
-        // Sums of no terms. Rows without elements have no scale.
+        // All sums are empty, and rows without elements do not determine a scale.
         if product.depth == 0 {
             cx.output::<f32>(0)?.fill(0.0);
             return Ok(());

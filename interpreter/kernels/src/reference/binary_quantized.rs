@@ -18,7 +18,7 @@ use crate::common::quantized::{
 pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale: bool) -> Result<Invoke> {
     if let Some(shifts) = power_of_two_shifts(cx, pot_scale)? {
         let range = activation_range(activation, cx.output(0)?)?;
-        // One of the shifts is 0.
+        // One of the shifts is 0 (`binary::power_of_two_shifts`): only one input is rounded.
         return elementwise(cx, move |a: i16, b: i16| {
             let sum = rounding_shift_right(a.into(), shifts[0]) + rounding_shift_right(b.into(), shifts[1]);
             i16::clamped(sum.clamp(i16::MIN.into(), i16::MAX.into()), range.0, range.1)
@@ -195,13 +195,13 @@ pub(crate) fn scaled_sum(cx: &PrepareContext<'_>, activation: Activation) -> Res
     Ok((Scaled::sum(inputs, output)?, range))
 }
 
-/// Zero points of inputs and output.
+/// Quantizations of inputs and output.
 fn steps(cx: &PrepareContext<'_>) -> Result<([Steps; 2], Steps)> {
     Ok(([steps_of(cx.input(0)?)?, steps_of(cx.input(1)?)?], steps_of(cx.output(0)?)?))
 }
 
 /// For 16-bit tensors whose scales are powers of two (`pot_scale_int16`): right shifts of the inputs to the output's
-/// scale.
+/// scale. `None` for other tensors.
 pub(crate) fn power_of_two_shifts(cx: &PrepareContext<'_>, pot_scale: bool) -> Result<Option<[i32; 2]>> {
     if cx.input(0)?.ty() != TensorType::Int16 || !pot_scale {
         return Ok(None);

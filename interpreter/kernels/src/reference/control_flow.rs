@@ -167,7 +167,7 @@ struct While {
     body: usize,
     /// The loop's values: the inputs at first, then the results of the body.
     state: Vec<RuntimeTensor>,
-    /// No iteration changes a shape.
+    /// Whether no iteration changes a shape.
     stable: bool,
 }
 

@@ -189,7 +189,7 @@ fn int8(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     }))
 }
 
-/// 16-bit activations and 8-bit weights. The accumulator is as wide as the bias.
+/// 16-bit activations and weights of 8 or 4 bits. The accumulator is as wide as the bias.
 fn int16<B: Element + Into<i64>>(cx: &mut PrepareContext<'_>, conv: Conv) -> Result<Invoke> {
     check_bias_type::<B>(cx, 2)?;
     check_zero_points(cx.input(1)?)?;

@@ -17,7 +17,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     spread(cx, &before, &apart, 2)
 }
 
-/// Places the elements of input 0 at the given distances; all other elements are the one of input `value`.
+/// Places the elements of input 0 from index `before` on, `apart` elements apart; all other elements are that of input
+/// `value`.
 pub(super) fn spread(
     cx: &mut PrepareContext<'_>,
     before: &[isize],

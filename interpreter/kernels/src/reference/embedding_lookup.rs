@@ -96,7 +96,7 @@ fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Resu
     }))
 }
 
-/// Scales of a table, and the number of elements in a row that share one.
+/// Scales of a table, and the number of consecutive elements that share one.
 fn scales(cx: &PrepareContext<'_>, rows: usize, width: usize) -> Result<(Charged<f32>, usize)> {
     let table = cx.input(1)?;
     if let Some(blocks) = block_scales(cx, 1, (rows, width))? {

@@ -104,7 +104,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
-/// Dense form of sparse weights.
+/// Dense form of sparse weights; `None` for dense weights.
 fn dense_weights(cx: &PrepareContext<'_>) -> Result<Option<Charged<f32>>> {
     let weights = cx.input(1)?;
     let Some(sparsity) = &weights.tensor().sparsity else { return Ok(None) };
@@ -208,7 +208,7 @@ fn uint8<O: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 }
 
 /// 8-bit weights in the layout of an old converter: blocks of 4 rows and 16 columns. The zero point of weights and
-/// inputs is 128, and is subtracted from the weights already.
+/// inputs is 128, and is already subtracted from the weights.
 fn shuffled(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     check_bias_type::<i32>(cx, 2)?;
     check_symmetric(cx.output(0)?)?;

@@ -55,7 +55,7 @@ fn strings(cx: &mut InvokeContext<'_>) -> Result<()> {
     cx.write_strings(0, [lookups.len()], found)
 }
 
-/// Index of `key` among the sorted `keys`, by bisection. Among equal keys it is the same one as in TFLite.
+/// Index of `key` among the sorted `keys`, by bisection: among equal keys the one that TFLite finds.
 fn find(keys: &[i32], key: i32) -> Option<usize> {
     let (mut low, mut high) = (0, keys.len());
     while low < high {

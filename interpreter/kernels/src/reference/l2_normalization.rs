@@ -64,7 +64,7 @@ fn quantized<Q: QuantizedElement>(cx: &PrepareContext<'_>, depth: usize, zero_po
                 input.iter().map(|&x| centred(x).wrapping_mul(centred(x))).fold(0, i32::wrapping_add);
             let inverse = inverse_root(square);
             for (o, &x) in output.iter_mut().zip(input) {
-                // TFLite multiplies by 128 before the rescaling for uint8, and by its shift for int8.
+                // TFLite multiplies by 128 before the rescaling for uint8, and adds 7 to the shift for int8.
                 let value = match Q::MIN {
                     0 => inverse.apply(centred(x).wrapping_mul(128)),
                     _ => Multiplier { shift: inverse.shift + 7, ..inverse }.apply(centred(x)),

@@ -49,7 +49,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         for (i, o) in output.iter_mut().enumerate() {
             let seeds = seeds[i * bits..][..bits].iter();
             let hash = seeds.copied().try_fold(0i32, |hash, seed| bit(seed).map(|bit| hash << 1 | bit))?;
-            // Each hash has its own seed.
+            // The hashes have disjoint ranges of `1 << bits` values each.
             *o = hash.wrapping_add((i as i32).wrapping_mul(1i32.wrapping_shl(bits as u32)));
         }
         Ok(())

@@ -80,7 +80,7 @@ fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores:
             count += 1;
         }
         if queue.scores[c] > least {
-            // Its score is lower now, so other boxes may come first. A selected box is compared with itself next, which
+            // Other boxes may come first if the score was lowered. A selected box is compared with itself next, which
             // suppresses it, unless it has no area.
             queue.push(candidate);
         }

@@ -124,7 +124,7 @@ fn inverse(scale: f32) -> f32 {
     (1.0 / f64::from(scale)) as f32
 }
 
-/// Number of steps from the zero point to `x`. NaN counts as zero, infinity as the end of the range.
+/// The integer that represents `x`, not yet clamped to its type. NaN counts as zero; infinity saturates.
 fn steps(x: f32, scale: f32, zero_point: i32) -> i32 {
     ((x / scale).round() as i32).saturating_add(zero_point)
 }
@@ -292,7 +292,7 @@ mod tests {
     fn pieces_continue_where_the_last_one_ended() {
         let n = PIECE + 9;
         let mut steps = vec![0i8; n];
-        // Behind the last group of eight, halves are rounded away from zero.
+        // After the last group of eight, halves are rounded away from zero.
         steps[n - 1] = 1;
         let (floats, steps) = (T::new(&[n], &vec![0.25f32; n]), T::new(&[n], &steps).quantized(0.5, 0));
         check(BuiltinOp::QUANTIZE, 1, Params::None, &[Some(floats)], &[steps]);

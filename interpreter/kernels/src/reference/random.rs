@@ -109,7 +109,7 @@ fn uniform(generator: &mut Generator, cx: &mut InvokeContext<'_>, _: Option<Temp
     Ok(())
 }
 
-/// Two numbers at a time, by Box and Muller.
+/// Two numbers at a time, by the Box-Muller transform.
 fn standard_normal(
     generator: &mut Generator,
     cx: &mut InvokeContext<'_>,

@@ -45,7 +45,7 @@ fn by_params(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     let region = cx.params::<StablehloReduceWindowParams>()?.body_subgraph_index;
     let how = match Combine::by_subgraph(cx, region)? {
-        // TFLite also does this for integers.
+        // TFLite combines integers by logical operations, too.
         Combine::And => Combine::All,
         Combine::Or => Combine::Any,
         how => how,
@@ -61,7 +61,7 @@ fn reduce(cx: &mut PrepareContext<'_>, windows: &Windows, how: Combine) -> Resul
 }
 
 /// Each output starts with input 1 and combines the elements of its window, in order. Elements between and around those
-/// of input 0 are input 1 again.
+/// of input 0 have the value of input 1, too.
 fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: Combine) -> Result<Invoke> {
     let input = cx.input(0)?;
     let combine = T::combine(how).ok_or_else(|| unsupported_type("input 0", input))?;

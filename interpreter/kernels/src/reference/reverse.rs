@@ -41,7 +41,7 @@ fn sequence(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let bits = moved_bits("input", cx.input(0)?)?;
     let shape = cx.input(0)?.shape().clone();
     let inner = |d: usize| shape[d + 1..].iter().product::<usize>();
-    // Runs of elements behind both dimensions keep their order.
+    // Runs of elements inside both dimensions keep their order.
     let run = inner(sequence.max(batch));
     let (after_sequence, after_batch) = (inner(sequence), inner(batch));
     let (size, batches) = (shape[sequence], shape[batch]);

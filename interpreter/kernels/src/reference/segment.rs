@@ -28,7 +28,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         );
 }
 
-/// The value of an empty segment, and the function that adds an element.
+/// The value of an empty segment, and the function that combines the value of a segment with an element.
 type Reduction<T> = (T, fn(T, T) -> T);
 
 fn reduce(cx: &mut PrepareContext<'_>, floats: Reduction<f32>, ints: Reduction<i32>) -> Result<Invoke> {

@@ -168,7 +168,7 @@ fn of_16_bits(cx: &PrepareContext<'_>, beta: f32) -> Result<Invoke> {
                 *o = exp.at(saturated(scaled.saturating_add(i16::MAX.into())));
                 sum += i32::from(*o);
             }
-            // The sum, which is at least about 1, as 1 + x, normalized to fill the word.
+            // Writes the sum, which is at least about 1, as a power of two times 1 + x, for the table of `1 / (1 + x)`.
             let headroom = sum.leading_zeros().clamp(1, 30);
             let shifted = ((i64::from(sum) << (headroom - 1)) + (1 << 13)) >> 14;
             let factor = i64::from(inverse.at(saturated((shifted - (1 << 15) - (1 << 16)) as i32)));

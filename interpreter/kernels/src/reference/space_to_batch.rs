@@ -60,7 +60,7 @@ fn prepare(cx: &mut PrepareContext<'_>, to_batch: bool) -> Result<Invoke> {
             copied += size.iter().product::<usize>();
         }
     }
-    // The padding value.
+    // The padding value: the zero point of the integer types, zero bits for other types.
     let integer = matches!(input.ty(), TensorType::UInt8 | TensorType::Int8 | TensorType::Int16);
     let zero = if integer { scale_zero_point(output).1.to_le_bytes() } else { [0; 4] };
     let width = (bits / 8).min(4);

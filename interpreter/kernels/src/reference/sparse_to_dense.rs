@@ -35,7 +35,7 @@ fn on<T: Element>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             *default.ok_or_else(|| Error::Kernel("the default value has 0 elements, expected 1".into()))?,
         );
         let Some(tuples) = indices.len().checked_div(sizes.rank()) else {
-            // For a scalar output, each index is empty, and the last value stays, or the only value.
+            // The indices of a scalar output are empty: its element is the last value, or the only one.
             if let (true, [.., last]) = (rows > 0, values) {
                 output[0] = *last;
             }

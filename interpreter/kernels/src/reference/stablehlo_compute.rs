@@ -27,7 +27,7 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         .add_builtin(BuiltinOp::STABLEHLO_SORT, prepared(sort).with_side_effects(), 1);
 }
 
-/// Calls the region for each element, unless the region is one op on one tensor.
+/// Calls the region for each element, unless the region is a function of [`Combine`] on one tensor.
 fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let region = cx.params::<StablehloReduceParams>()?.body_subgraph_index;
     let count = cx.output_count();
@@ -387,7 +387,7 @@ fn threefry(key: [u32; 2], [mut a, mut b]: [u32; 2]) -> [u32; 2] {
     [a, b]
 }
 
-/// Philox with four 32-bit words and 10 rounds, of the same paper.
+/// Philox with four 32-bit words and 10 rounds, from the same paper.
 pub(super) fn philox(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..10 {
         let [low_0, high_0] = halves(0xD251_1F53 * u64::from(counter[0]));

@@ -87,9 +87,9 @@ fn scatter(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 struct Dimension {
     size: usize,
     stride: usize,
-    /// Offset of its component, from the first component of an index.
+    /// Offset of the component for this dimension from the first component of an index, if an index has one.
     number: Option<usize>,
-    /// The dimension of the updates that runs along it.
+    /// The dimension of the updates that runs along this dimension.
     along: Option<usize>,
 }
 

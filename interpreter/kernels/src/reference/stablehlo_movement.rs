@@ -79,8 +79,8 @@ fn pad(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     spread(cx, &before, &apart, 1)
 }
 
-/// A box inside a tensor of shape `all`. Inputs from `first` on have its start, which is clamped so that the box is
-/// inside.
+/// A box inside a tensor of shape `all`. Inputs from `first` on hold its start indices, which are clamped so that the
+/// box is inside.
 struct Part {
     all: Shape,
     size: Shape,

@@ -101,7 +101,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }))
 }
 
-/// Float inputs and integer weights: every batch is quantized while running; the state is float.
+/// Float inputs and integer weights: each vector of the batch is quantized while running; the state is float.
 fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     check_bias_type::<f32>(cx, 3)?;
     let svdf = Svdf::new(cx)?;

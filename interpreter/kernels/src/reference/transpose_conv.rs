@@ -121,7 +121,7 @@ struct Place {
     index: usize,
     /// Number of output elements.
     elements: usize,
-    /// Channel.
+    /// Index of the element's channel.
     channel: usize,
     /// Number of channels.
     channels: usize,
@@ -137,7 +137,7 @@ impl Place {
     }
 }
 
-/// Groups of eight channels.
+/// Requantizes a sum; the groups of elements whose ties round up are groups of eight channels.
 fn by_channel(requantize: &Requantize, at: Place, sum: i32) -> i32 {
     at.apply(requantize, sum, at.channel < at.channels / 8 * 8)
 }
@@ -158,7 +158,7 @@ where
     let (weights, input, output) = (cx.input(1)?, cx.input(2)?, cx.output(0)?);
     let requantize = Requantize::new(cx.budget(), (input, weights), output, 0, activation, single)?;
     let zero = scale_zero_point(input)?.1;
-    // Signed weights have no zero point.
+    // The zero point of signed weights counts as 0.
     let weights_zero = if W::MIN == 0 { scale_zero_point(weights)?.1 } else { 0 };
     let scatter = scatter(cx)?;
     let channels = scatter.output[3].max(1);

@@ -52,7 +52,7 @@ where
     })
 }
 
-/// Elements between two polls: less than 50 ms of any function.
+/// Elements between two polls: less than 50 ms with any function.
 const PIECE: usize = 1 << 19;
 
 /// `output[i] = f(input[i])`.

@@ -18,7 +18,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let elements = cx.input(0)?.shape().elements();
     cx.set_output_data_dependent(0)?;
     match cx.input(0)?.ty() {
-        // Both zeros are one value.
+        // 0.0 and -0.0 are one value.
         TensorType::Float32 => Ok(on(elements, wide, |x: f32| (x + 0.0).to_bits().into())),
         TensorType::Int8 => Ok(on(elements, wide, |x: i8| x.into())),
         TensorType::UInt8 => Ok(on(elements, wide, |x: u8| x.into())),
@@ -52,7 +52,7 @@ fn on<T: Element>(elements: usize, wide: bool, key: fn(T) -> i64) -> Invoke {
 /// The values found so far, and the place of each.
 struct Found<T> {
     places: HashMap<i64, usize>,
-    /// The memory of `places`.
+    /// The charge for the memory of `places`.
     charge: Charge,
     values: Charged<T>,
 }

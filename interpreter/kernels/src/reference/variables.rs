@@ -29,7 +29,7 @@ fn handle(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 #[derive(Default)]
 struct Read {
     ty: Option<TensorType>,
-    /// The output takes the variable's shape.
+    /// Whether the output takes the variable's shape.
     any_shape: bool,
 }
 

@@ -12,7 +12,8 @@ use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
 
 /// Replaces `softmax(scale · q · kᵀ + mask) · v` by one custom op of this project. Queries are `[batch, queries, heads,
-/// width]`, keys and values `[batch, keys, groups, width]`; several heads may share a group. The mask is optional.
+/// width]`, keys and values `[batch, keys, groups, width]`; several heads may share a group. The mask is optional. So
+/// are the attributes: `scale` (`1 / √width` by default) and `logit_cap`, which must be 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attention(Cow<'static, str>);
 

@@ -24,8 +24,8 @@ use crate::fusion::rewriter::Rewriter;
 /// both directions. Weights are float32 constants or, with `hybrid`, int8 constants with one scale; the op is then a
 /// hybrid one. Initial states must be zero.
 ///
-/// The op is the body of a composite with the name's suffix `.fused`, because its state must be reset in every
-/// invocation; see [`Pipeline::stateful`](crate::fusion::Pipeline::stateful).
+/// The op is the body of a composite named `NAME.fused`, because its state must be reset in every invocation; see
+/// [`Pipeline::stateful`](crate::fusion::Pipeline::stateful).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lstm {
@@ -56,12 +56,13 @@ impl Lstm {
 pub enum LstmLayout {
     /// Keras: `x [batch, time, features]`, then per direction `h`, `c` `[batch, cells]`, `kernel [features, 4 ·
     /// cells]`, `recurrent_kernel [cells, 4 · cells]`, `bias [4 · cells]`; gates input, forget, cell, output.
-    /// Attributes `time_major`, `go_backwards`. Results: all outputs, or the last; or the last output, all outputs,
-    /// `h`, `c`.
+    /// Attributes `time_major`, `go_backwards`. Results: all outputs, or the last; or all outputs, `h`, `c`; or the
+    /// last output, all outputs, `h`, `c`.
     Keras,
     /// ONNX: `X [time, batch, features]`, `W [directions, 4 · cells, features]`, `R [directions, 4 · cells, cells]`, `B
     /// [directions, 8 · cells]`, then optionally `initial_h`, `initial_c` `[directions, batch, cells]`; gates input,
-    /// output, forget, cell. Results: `Y [time, directions, batch, cells]`, then optionally `Y_h`, `Y_c`.
+    /// output, forget, cell. Attribute `direction`. Results: `Y [time, directions, batch, cells]`, then optionally
+    /// `Y_h`, `Y_c`.
     Onnx,
     /// PyTorch: `x [time, batch, features]`, `h`, `c` `[directions, batch, cells]`, then per direction `w_ih [4 ·
     /// cells, features]`, `w_hh [4 · cells, cells]`, `b_ih`, `b_hh` `[4 · cells]`; gates input, forget, cell, output.
@@ -90,7 +91,7 @@ struct Plan {
     directions: Vec<Direction>,
     states: Vec<usize>,
     time_major: bool,
-    /// The positions of the gates input, forget, cell and output.
+    /// The positions of the gates input, forget, cell and output in the weights.
     gates: [usize; 4],
     /// Whether weights are `[features, 4 · cells]`.
     transposed: bool,
@@ -171,7 +172,7 @@ impl Lstm {
         })
     }
 
-    /// Returns the numbers of features and cells.
+    /// Returns the numbers of features and cells; `None` if a shape depends on data.
     fn sizes(&self, call: &Call, graph: &Rewriter<'_>, plan: &Plan) -> Result<Option<(usize, usize)>> {
         let (_, Some(x)) = call.of_rank(graph, 0, "x", 3)? else { return Ok(None) };
         let features = x[2];
@@ -387,7 +388,7 @@ impl Lstm {
         };
         let wanted: Vec<(Role, TensorId)> =
             plan.roles.iter().enumerate().filter_map(|(i, role)| Some((*role, used(graph, i)?))).collect();
-        // A result that equals the op's output is written by the op.
+        // If a result equals the op's output, the op writes it directly.
         let stacked = self.layout == LstmLayout::Onnx;
         let direct = wanted.iter().find(|(role, _)| *role == Role::All && !stacked).map(|(_, id)| *id);
         let made: Vec<TensorId> = match direct {
@@ -513,7 +514,7 @@ impl Body {
                 inputs[at] = Some(add(state.into_variable()));
             }
         }
-        // ONNX has a separate dimension for the directions; the others concatenate them.
+        // ONNX has a separate dimension for the directions; the other layouts concatenate them.
         let apart = bidirectional && plan.gates == [0, 2, 3, 1];
         let outputs: Vec<Shape> = match (bidirectional, apart) {
             (false, _) => vec![Shape::from([first, second, cells])],
@@ -541,7 +542,7 @@ impl Body {
     }
 }
 
-/// Returns whether a tensor contains only zeros, for all inputs.
+/// Returns whether a tensor is known to contain only zeros, whatever the inputs of the model are.
 fn is_zero(graph: &Rewriter<'_>, id: TensorId, depth: usize) -> bool {
     if let Some(bytes) = graph.constant(id) {
         return bytes.iter().all(|&b| b == 0);

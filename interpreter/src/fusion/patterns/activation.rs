@@ -9,8 +9,9 @@ use super::{activation, set_activation};
 use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// Merges RELU, RELU6 and RELU_N1_TO_1 into the preceding convolution, product, pooling or sum. Quantized tensors must
-/// have equal quantization, so that no value changes.
+/// Merges RELU, RELU6 and RELU_N1_TO_1 into the preceding CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, SUB, MUL,
+/// DIV (float32 only), AVERAGE_POOL_2D or MAX_POOL_2D. Quantized tensors must have equal quantization, so that no value
+/// changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FuseActivation;
 

@@ -1,4 +1,4 @@
-//! Folds factors and terms per channel into weights and biases of preceding ops, as after batch normalization.
+//! Folds factors and terms per channel, as of batch normalization, into weights and biases of adjacent ops.
 
 use delegraph_core::error::Result;
 use delegraph_core::graph::{Node, NodeId, TensorId};
@@ -38,11 +38,11 @@ impl PatternFusion for FoldBias {
     }
 }
 
-/// A product with weights, and the node that follows.
+/// A product with weights, and the MUL, DIV, ADD or SUB of its result and a constant.
 struct Found {
     producer: NodeId,
     before: Node,
-    /// The node after it.
+    /// The MUL, DIV, ADD or SUB.
     after: Node,
     /// The constant, one per channel.
     constant: Vec<f32>,
@@ -166,7 +166,7 @@ fn scale_before(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     if !(leading && fits && usable && graph.shape(of) == Some(shape) && graph.readers(weights).len() == 1) {
         return None;
     }
-    // The input channel that each weight is multiplied with.
+    // The number of consecutive weights that are multiplied with the same input channel.
     let last = *graph.tensor(weights)?.shape().last()?;
     let per = match node.op() {
         Op::Builtin(BuiltinOp::CONV_2D | BuiltinOp::FULLY_CONNECTED) if last == channels => 1,

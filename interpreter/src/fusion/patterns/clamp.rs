@@ -49,7 +49,7 @@ fn recognise(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     if let Some(before) = before
         && let Some((inner, inner_low, inner_high)) = bound(graph, graph.node(before)?)
     {
-        // The result of crossing bounds depends on their order.
+        // Crossing bounds, whose result depends on their order, match none of the ops below.
         (x, low, high) = (inner, low.max(inner_low), high.min(inner_high));
         gone.push(before);
     }

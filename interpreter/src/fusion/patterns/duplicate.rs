@@ -8,7 +8,7 @@ use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::{Redirect, Rewriter};
 
 /// Removes a node if an earlier one has the same op, params and inputs: its readers read the earlier node's outputs.
-/// Constants with equal bytes are merged, too.
+/// Constants with equal bytes count as the same input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergeDuplicates;
 

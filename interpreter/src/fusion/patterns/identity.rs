@@ -8,9 +8,9 @@ use super::is_plain;
 use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::{Redirect, Rewriter};
 
-/// Removes nodes whose output equals their input: `x + 0`, `x · 1`, CAST to the same type, RESHAPE to the same shape,
-/// TRANSPOSE without a permutation, PAD by zero, SLICE of the whole tensor, CONCATENATION and ADD_N of one tensor, TILE
-/// by 1.
+/// Removes nodes whose output equals their input: `x + 0`, `x - 0`, `x · 1`, `x / 1`, `x¹`, CAST to the same type,
+/// RESHAPE to the same shape, TRANSPOSE without a permutation, PAD by zero, SLICE of the whole tensor, CONCATENATION
+/// and ADD_N of one tensor, TILE by 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoveIdentity;
 
@@ -57,7 +57,7 @@ fn same_as(graph: &Rewriter<'_>, node: &Node, op: BuiltinOp) -> Option<TensorId>
     if !is_plain(node) {
         return None;
     }
-    // A constant that does not change the shape of the result.
+    // Whether input `i` is a float32 constant of one element, `value`. `remove` compares the shapes.
     let other = |i: usize, value: f32| {
         let c = node.input(i)?;
         (graph.scalar(c)? == value && graph.is_float(c)).then_some(())
@@ -74,7 +74,7 @@ fn same_as(graph: &Rewriter<'_>, node: &Node, op: BuiltinOp) -> Option<TensorId>
         B::SUB => other(1, 0.0).map(|()| x),
         B::DIV | B::POW => other(1, 1.0).map(|()| x),
         B::CAST => Some(x),
-        // The whole shape is constant, so the input cannot have another one.
+        // Holds for every size of the first dimension, which may be -1 in the new shape.
         B::RESHAPE => same_shape(graph, node).then_some(x),
         B::TRANSPOSE => {
             let order = graph.integers(node.input(1)?)?;

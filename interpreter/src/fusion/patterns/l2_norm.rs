@@ -58,7 +58,7 @@ fn l2_norm(graph: &mut Rewriter<'_>, id: NodeId) -> Option<()> {
     Some(())
 }
 
-/// Returns the node that computes the square of `x`.
+/// Returns the node that computes `id`, if it is the square of `x`.
 fn square_of(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<NodeId> {
     if let Some((at, operand)) = inner_unary(graph, id, BuiltinOp::SQUARE) {
         return (operand == x).then_some(at);

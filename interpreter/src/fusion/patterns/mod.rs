@@ -100,15 +100,15 @@ fn is_plain(node: &Node) -> bool {
     activation(node.params()).is_none_or(|a| a == Activation::None)
 }
 
-/// Returns the operands of a node of the op `op` without a fused activation.
+/// Returns the operands of a node, if it is a float32 `op` without a fused activation.
 fn binary(graph: &Rewriter<'_>, node: &Node, op: BuiltinOp) -> Option<[TensorId; 2]> {
     let is = *node.op() == Op::Builtin(op) && is_plain(node);
     let operands = [node.input(0)?, node.input(1)?];
     (is && graph.is_float(operands[0])).then_some(operands)
 }
 
-/// Returns the operands of the node that computes `id`, if it is `op` without a fused activation and `id` has one
-/// reader.
+/// Returns the node that computes `id`, and its operands, if it is a float32 `op` without a fused activation, and `id`
+/// has one reader.
 fn inner(
     graph: &Rewriter<'_>,
     id: TensorId,

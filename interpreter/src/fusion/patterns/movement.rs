@@ -8,7 +8,7 @@ use delegraph_core::{BuiltinOp, Op};
 use crate::fusion::pattern::PatternFusion;
 use crate::fusion::rewriter::Rewriter;
 
-/// Merges consecutive RESHAPE (SQUEEZE, EXPAND_DIMS) into the last one, and two TRANSPOSE into one or none.
+/// Merges RESHAPE, SQUEEZE or EXPAND_DIMS into a following RESHAPE, and two TRANSPOSE into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergeMovement;
 

@@ -75,7 +75,7 @@ fn rewrite(graph: &mut Rewriter<'_>, id: NodeId, centered: bool) -> Option<()> {
     let mut inputs = vec![Some(x)];
     for (values, what) in [(Some(factors), "factors"), (terms, "terms")] {
         let Some(values) = values else { continue };
-        // The op requires lists; usually there is one already.
+        // The op requires constants of rank 1. Often a constant of the pattern already is one, with these values.
         let list = constants.iter().copied().find(|c| {
             graph.tensor(*c).is_some_and(|t| t.shape().rank() == 1)
                 && graph.floats(*c).as_ref() == Some(&values)
@@ -162,7 +162,7 @@ struct Core {
     chain: Vec<NodeId>,
 }
 
-/// Returns the operands of a sum or product.
+/// Returns the op and the operands of ADD, SUB, MUL, DIV or NEG of float32.
 fn operands(graph: &Rewriter<'_>, id: NodeId) -> Option<(BuiltinOp, Vec<TensorId>)> {
     let node = graph.node(id)?;
     let op = node.op().builtin()?;

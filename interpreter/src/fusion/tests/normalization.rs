@@ -69,7 +69,7 @@ fn parameter(g: &mut SubgraphBuilder, first: f32) -> TensorId {
 
 fn input(g: &mut SubgraphBuilder) -> TensorId {
     let x = g.input("x", TensorType::Float32, [2, 3, CHANNELS]);
-    // There is a second consumer.
+    // The normalization reads the output of a node, not an input of the graph.
     unary(g, B::TANH, x)
 }
 
@@ -181,7 +181,7 @@ fn near_misses_of_layer_normalization_are_left() {
         let gamma = parameter(g, 0.5);
         let s = binary(g, B::MUL, r, gamma);
         let scaled = binary(g, B::MUL, x, s);
-        // Other factors, or another power of the root.
+        // Faults 1 and 2: the mean is multiplied by different factors, or by the root squared.
         let other = match fault {
             1 => {
                 let gamma = parameter(g, 0.75);
@@ -191,11 +191,11 @@ fn near_misses_of_layer_normalization_are_left() {
             _ => s,
         };
         let moved = binary(g, B::MUL, mean, other);
-        // A term per row instead of per channel.
+        // Fault 3: a term per row instead of per channel.
         let beta = if fault == 3 { g.constant("", [1, 3, 1], &[1f32, 2.0, 3.0]) } else { parameter(g, 0.0) };
         let rest = binary(g, B::SUB, beta, moved);
         let y = binary(g, B::ADD, scaled, rest);
-        // The root is an output.
+        // Fault 4: the root is an output.
         graph.outputs(if fault == 4 { vec![y, r] } else { vec![y] });
         let ops = ops_after(&allowed, &build(graph));
         assert!(ops.len() > 8 && ops.iter().all(|op| op != LAYER && op != RMS), "{fault}: {ops:?}");

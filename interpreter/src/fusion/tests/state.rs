@@ -37,7 +37,7 @@ fn counted(graph: &mut SubgraphBuilder, x: TensorId, (name, init): (&str, i32), 
     sum
 }
 
-/// A model that counts in `names`, one after the other. All variables begin with 0.
+/// A model of a chain of counters with the variables `names`, all of which begin with 0.
 fn counter(names: &[&str], kept: Kept) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let mut y = graph.input("x", FLOAT, [3]);
@@ -61,7 +61,7 @@ fn compared(a: &Model, b: &Model) -> bool {
     compare(models, &resolver, 2).unwrap().iter().all(Difference::is_fine)
 }
 
-/// A model of one SVDF; `first` are the weights of the oldest step.
+/// A model of one SVDF. The weight of the oldest step is `first`, all other weights of time are 0.5.
 fn svdf(memory: usize, first: f32) -> Model {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", FLOAT, [1, 2]);

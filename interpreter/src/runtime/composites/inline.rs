@@ -17,7 +17,8 @@ pub(crate) const CONTROL: &str = "model_control_dependencies";
 pub(crate) struct Origin {
     pub(crate) name: String,
     pub(crate) version: u32,
-    /// The place of the composite in the model before its last inlining.
+    /// The place of the composite in the model before this inlining; `None` if an earlier inlining replaced it, or if
+    /// it was in an inlined body.
     pub(crate) place: Place,
     /// Each delegate that did not claim it, with the reason; empty for a composite that was just inlined.
     pub(crate) rejections: Vec<(usize, Rejection)>,
@@ -51,11 +52,11 @@ pub(crate) struct Inliner<'c> {
 /// Limits on the growth by inlining.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The number of inlined nodes.
+    /// Maximum number of inlined nodes.
     pub(crate) nodes: usize,
     /// Nodes that an earlier inlining added.
     pub(crate) earlier: usize,
-    /// Bytes of nodes and tensors.
+    /// Maximum number of bytes of inlined nodes and tensors.
     pub(crate) bytes: usize,
 }
 
@@ -317,7 +318,7 @@ impl<'m, 'c> Expansion<'m, 'c> {
     }
 }
 
-/// Returns a quantization whose parameters are tensors, with their new numbers.
+/// Returns a quantization whose parameters are tensors, with their new numbers; `None` for other quantizations.
 pub(crate) fn moved(quantization: &Quantization, to: &dyn Fn(&TensorId) -> TensorId) -> Option<Quantization> {
     let to = |id: TensorId| to(&id);
     match quantization.clone() {
@@ -336,7 +337,7 @@ pub(crate) fn moved(quantization: &Quantization, to: &dyn Fn(&TensorId) -> Tenso
     }
 }
 
-/// Returns the name under which a kernel for the composite `node` is registered.
+/// Returns the op under which a kernel for `composite` is registered.
 pub(crate) fn kernel_key(composite: &Composite<'_>) -> Op {
     Op::custom(composite.name)
 }

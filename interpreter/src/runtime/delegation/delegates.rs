@@ -12,7 +12,7 @@ use delegraph_delegate_api::{Capabilities, Delegate, PartitionOptions, Policy, R
 pub(crate) struct Delegates {
     pub(super) applied: Vec<Applied>,
     pub(crate) policy: Policy,
-    /// The memory limit of the application.
+    /// The memory limit of the application for devices, in bytes.
     pub(crate) memory: Option<u64>,
     /// The delegate whose failure caused the error that is being returned to the application.
     failing: Option<Failing>,
@@ -23,7 +23,7 @@ pub(crate) struct Delegates {
 enum Failing {
     /// The delegate failed while claiming or while creating kernels.
     Delegate(usize),
-    /// The kernel of a partition failed, which the error names.
+    /// The kernel of a partition failed; the error names the partition.
     Partition(usize),
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Failure {
 /// The duration for which a failed delegate is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exclusion {
-    /// Until the model is prepared for other shapes: it failed while preparing.
+    /// Until the next preparation, after a resize for example: it failed while preparing.
     UntilRetry,
     /// For the lifetime of the interpreter: it failed while running.
     Permanent,
@@ -111,8 +111,8 @@ impl Delegates {
         }
     }
 
-    /// Removes the location from the last error if a delegate failed while claiming or creating kernels: the location is
-    /// the node that calls the subgraph which was prepared then, and not the cause.
+    /// Removes the location from the last error if a delegate failed while claiming or creating kernels: the location
+    /// is the node that calls the subgraph which was prepared then, and not the cause.
     pub(crate) fn without_location(&self, error: Error) -> Error {
         match error {
             Error::AtNode { source, .. }
@@ -139,7 +139,7 @@ impl Delegates {
         true
     }
 
-    /// Removes the exclusion of delegates that failed while preparing, because shapes have changed.
+    /// Removes the exclusion of delegates that failed in an earlier preparation: shapes may have changed since.
     pub(crate) fn retry(&mut self) {
         self.failing = None;
         for failure in self.applied.iter_mut().map(|a| &mut a.failure) {

@@ -17,7 +17,7 @@ use crate::runtime::memory::Scratch;
 pub(crate) enum Preparation {
     /// Once: all shapes are known.
     Static,
-    /// In each invocation, when the inputs hold their data: shapes depend on data.
+    /// In each invocation, when the inputs hold their data: shapes depend on data, or the kernel needs data to prepare.
     Dynamic,
 }
 

@@ -50,7 +50,7 @@ impl Engine {
             Slot::Planned(planned) => Some(planned),
             Slot::Unprepared(_) => None,
         });
-        // The reasons of the delegates for each of them.
+        // Per composite, the reasons of the delegates.
         let left: Left = planned
             .flat_map(|s| {
                 let reasons = |id: NodeId| s.report().nodes.get(id.0).map(|n| n.rejections.clone());
@@ -70,8 +70,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Sets the reasons why delegates did not claim the new composites in `origins`: those in `left`, or that they do not
-    /// declare them.
+    /// Sets the reasons why delegates did not claim the new composites in `origins`: those in `left`, or that they do
+    /// not declare them.
     fn set_reasons(&self, origins: &mut [Vec<Origin>], left: &Left) {
         for origin in origins.iter_mut().flatten().filter(|origin| origin.rejections.is_empty()) {
             let given = origin.place.and_then(|place| left.get(&place)).cloned();
@@ -80,8 +80,8 @@ impl Engine {
         }
     }
 
-    /// Inlines the composites that no delegate or kernel can run as a whole, and those in `left`, after an earlier inlining
-    /// of those in `inlined`.
+    /// Inlines the composites that no delegate or kernel can run as a whole, and those in `left`, after an earlier
+    /// inlining of those in `inlined`.
     fn inline(
         &self,
         model: &Model,

@@ -234,7 +234,7 @@ impl Engine {
             let text = "a kernel failed unexpectedly on one of its threads; its results are unusable";
             return Err(Error::State(text.into()));
         }
-        // The last kernel may have skipped the rest of its work.
+        // If the work was interrupted, the last kernel may have skipped the rest of its work.
         let result = match result {
             Ok(Progress::Done) => self.budget.check().map(|()| Progress::Done),
             result => result,

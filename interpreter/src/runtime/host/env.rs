@@ -78,7 +78,7 @@ pub(crate) struct Services<'e> {
 }
 
 impl Services<'_> {
-    /// The same services, borrowed for a called subgraph.
+    /// Returns the same services for a called subgraph, one call deeper.
     ///
     /// # Errors
     /// [`LimitExceeded`] if calls are nested too deeply: each level uses stack.
@@ -90,7 +90,7 @@ impl Services<'_> {
         Ok(Services { depth, ..self.reborrow() })
     }
 
-    /// Returns the same services, borrowed for a called subgraph.
+    /// Returns the same services, borrowed at the same depth of calls.
     pub(crate) fn reborrow(&mut self) -> Services<'_> {
         Services {
             model: self.model,
@@ -111,8 +111,8 @@ impl Services<'_> {
 
 /// The other subgraphs of an interpreter, for nodes that call them.
 pub(crate) trait Subgraphs: Callees {
-    /// Prepares subgraph `index` for inputs of these shapes. Returns the shapes of its outputs, `None` if they depend on
-    /// data.
+    /// Prepares subgraph `index` for inputs of these shapes. Returns the shapes of its outputs, `None` if they depend
+    /// on data.
     fn prepare(
         &mut self,
         services: Services<'_>,

@@ -6,8 +6,8 @@ use web_time::Instant;
 
 use super::machine;
 
-/// Limits of an interpreter on the resources of its model. A model that needs more is an error,
-/// [`Error::LimitExceeded`](delegraph_core::Error::LimitExceeded), that names the limit and the need.
+/// Limits of an interpreter on the resources of its model. For a model that needs more, calls return
+/// [`Error::LimitExceeded`](delegraph_core::Error::LimitExceeded), which names the limit and the need.
 ///
 /// The defaults are above what models for devices need. They keep a malicious file from exhausting memory, stack or
 /// time:
@@ -85,7 +85,7 @@ impl ResourceLimits {
         self
     }
 
-    /// Sets the time of all further calls together.
+    /// Sets a deadline for all calls: `time` after this function is called. The time between calls counts as well.
     #[must_use]
     pub fn with_total_time(mut self, time: Duration) -> Self {
         self.deadline = Instant::now().checked_add(time).map(|at| (at, time));

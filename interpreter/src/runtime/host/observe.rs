@@ -92,7 +92,7 @@ impl Observer {
         &self.token
     }
 
-    /// Polls for the end of the work.
+    /// Checks whether the work is cancelled, or its deadline has passed.
     ///
     /// # Errors
     /// The errors of [`Budget::check`].

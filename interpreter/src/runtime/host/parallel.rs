@@ -17,15 +17,16 @@ impl Interruptible {
     }
 }
 
-// SAFETY: `inner` calls its function with each number at most once and returns when all calls have ended; each of these
-// calls makes at most one call of `f`, with the same number.
+// SAFETY: by the contract of `Parallel`, `inner` calls its function at most once with each number below `tasks`, and
+// returns or unwinds after all calls have ended. Each of these calls makes at most one call of `f`, with the same
+// number.
 unsafe impl Parallel for Interruptible {
     fn threads(&self) -> usize {
         self.inner.threads()
     }
 
     fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
-        // A single task has no chunk after it: kernels poll before it.
+        // A single task is not skipped: each step checks for an interruption before it runs.
         if tasks < 2 {
             return self.inner.run(tasks, f);
         }

@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(plan(&[request(usize::MAX / 2, 0, 1); 3]), None);
     }
 
-    /// Creates requests from `(lines of memory, first, last)`.
+    /// Creates requests from `(size in units of ALIGNMENT, first, last)`.
     fn lines(requests: &[(usize, usize, usize)]) -> Vec<Request> {
         requests.iter().map(|&(size, first, last)| request(size * ALIGNMENT, first, last)).collect()
     }

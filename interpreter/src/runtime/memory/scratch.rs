@@ -28,7 +28,7 @@ impl Scratch {
     /// together.
     ///
     /// # Errors
-    /// If persistent memory cannot be allocated, or `budget` has less left.
+    /// If persistent memory cannot be allocated, or exceeds what is left of `budget`.
     pub(crate) fn request(
         &mut self,
         bytes: &[usize],
@@ -79,7 +79,7 @@ impl Scratch {
     /// Allocates separate memory for the temporaries.
     ///
     /// # Errors
-    /// If the allocation fails, or `budget` has less left.
+    /// If the memory cannot be allocated, or exceeds what is left of `budget`.
     pub(crate) fn allocate(&mut self, budget: &Arc<Budget>) -> Result<()> {
         self.own.truncate(self.requests.len());
         while self.own.len() < self.requests.len() {

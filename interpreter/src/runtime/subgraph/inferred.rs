@@ -179,7 +179,7 @@ fn clear(parts: &mut Parts, budget: &Budget) -> Result<Vec<bool>> {
 }
 
 impl Inference {
-    /// Computes the deferred constants among a node's inputs.
+    /// Computes the constants among a node's inputs that are waiting (see [`Waiting`]).
     ///
     /// # Errors
     /// The errors of their kernels, with the node that computes them.
@@ -191,9 +191,9 @@ impl Inference {
             let Some(id) = self.waiting.take(*tensor) else { continue };
             let model = parts.model.clone();
             let producer = model.subgraphs()[parts.index].node(id);
-            // The recursion is not deeper: see [`Waiting::admits`].
+            // A chain of waiting nodes has two nodes at most (see [`Waiting::admits`]), so the recursion is not deeper.
             self.compute_inputs(parts, producer, env)?;
-            // The kernel writes the whole output.
+            // DEQUANTIZE writes its whole output, so that old contents of the buffer do not matter.
             if producer.op().builtin() == Some(BuiltinOp::DEQUANTIZE)
                 && let Some(spare) = self.readers.take_spare()
                 && spare.capacity() > 0

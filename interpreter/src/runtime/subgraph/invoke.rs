@@ -34,7 +34,7 @@ enum State {
     Unstarted,
     /// The steps before `step` have run.
     AtStep,
-    /// The kernel of `step` is running; `None` if no profiler is set.
+    /// The kernel of `step` is running. `start` is `None` if no profiler is set.
     Pending { start: Option<Instant> },
 }
 
@@ -59,7 +59,8 @@ impl Planned {
     /// when calling this again may make progress. Without `task` the call blocks.
     ///
     /// # Errors
-    /// The errors of kernels, with node or partition; [`Error::Cancelled`]. The invocation has then ended.
+    /// The errors of kernels, with node or partition; [`Error::Cancelled`]; [`Error::LimitExceeded`]. The invocation
+    /// has then ended.
     pub(crate) fn advance(
         &mut self,
         cursor: &mut Cursor,
@@ -71,7 +72,7 @@ impl Planned {
                 residency.begin(&self.parts.buffers.inputs);
             }
             cursor.state = State::AtStep;
-            // A loop over subgraphs without steps polls here.
+            // Checked here as well, for loops over subgraphs without steps.
             env.services.budget.check()?;
         }
         while let Some(&step) = self.steps.get(cursor.step) {

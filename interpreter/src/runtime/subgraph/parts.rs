@@ -35,7 +35,7 @@ pub(crate) struct NodeKernel {
     /// Whether the node is a composite with a kernel under the composite's name.
     pub(crate) named: bool,
     pub(crate) scratch: Scratch,
-    /// The memory of packed constants, estimated by that of the constants.
+    /// The charge for packed constants: the bytes that the kernel declares, or those of the constants if they are more.
     packed: Charge,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Planned {
     pub(super) report: Report,
     pub(super) partitions: Vec<Partition>,
     pub(super) steps: Vec<Step>,
-    /// Per step, whether its invocation reads the clock before it, if there is a limit on time.
+    /// Per step, whether an invocation with a limit on time reads the clock before it.
     pub(super) clock_reads: Vec<bool>,
     /// `None` if no tensor is ever in a buffer.
     pub(super) residency: Option<Residency>,
@@ -63,7 +63,7 @@ impl Prepared {
     /// Plans memory.
     ///
     /// # Errors
-    /// [`Error::LimitExceeded`] for an arena above the rest of the limit.
+    /// [`Error::LimitExceeded`] for an arena above what is left of the limit; [`Error::OutOfMemory`].
     pub(crate) fn plan(self, env: &mut Env<'_>) -> Result<Planned, Failed> {
         let Prepared { mut parts, inference, report, mut partitions, units, sharing } = self;
         let mut layout = Layout {
@@ -95,9 +95,9 @@ impl Prepared {
     }
 }
 
-/// Returns for each step whether to read the clock before it. Reading takes as long as a node of a few elements, so
-/// builtin kernels that access few bytes follow each other without. A kernel that takes long for its bytes polls by
-/// itself.
+/// Returns for each step whether to read the clock before it. Reading takes as long as a node of a few elements, so the
+/// clock is not read between builtin kernels that access few bytes. Kernels that run long for their number of bytes
+/// read the clock themselves.
 fn clock_reads(parts: &Parts, steps: &[Step]) -> Vec<bool> {
     const MAX_BYTES: usize = 1 << 16;
     let subgraph = parts.subgraph();
@@ -147,7 +147,7 @@ impl Planned {
         &mut self.parts
     }
 
-    /// Returns the runner of each node.
+    /// Returns the report: runners and rejections of the nodes, partitions, failures of delegates, and composites.
     pub(crate) fn report(&self) -> &Report {
         &self.report
     }
@@ -157,7 +157,7 @@ impl Planned {
         &self.partitions
     }
 
-    /// Returns the sizes of its memory.
+    /// Returns the sizes of the subgraph's memory.
     pub(crate) fn memory(&self) -> MemoryReport {
         self.memory
     }
@@ -201,7 +201,7 @@ impl Planned {
                 subgraph.node(*id).inputs().iter().flatten().for_each(|id| on_cpu[id.0] = true);
             }
         }
-        // Their kernels read data while preparing, or decline the partition.
+        // Kernels of dynamic partitions read data while preparing, or decline the partition.
         for partition in self.partitions.iter().filter(|p| p.preparation == Preparation::Dynamic) {
             partition.params.inputs.iter().for_each(|id| on_cpu[id.0] = true);
         }
@@ -456,8 +456,8 @@ impl Layout<'_> {
         }
         for (tensor, &root) in self.parts.tensors.iter_mut().zip(roots) {
             if let Some((data, len)) = placed[root] {
-                // SAFETY: the plan keeps `offset + size` within the arena (`memory::plan`). `Planned` holds the arena and
-                // the tensors, and removes these pointers before it gives the tensors away (`Planned::into_parts`).
+                // SAFETY: the plan keeps `offset + size` within the arena (`memory::plan`). `Planned` holds the arena
+                // and the tensors, and removes these pointers before it gives the tensors away (`Planned::into_parts`).
                 // Tensors that are alive at one step do not overlap, except where one overwrites another in place
                 // (`memory::share`).
                 unsafe { tensor.set_data(Placement::Arena, data, len) };

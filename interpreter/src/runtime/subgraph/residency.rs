@@ -64,7 +64,8 @@ impl Residency {
         self.buffers.get(id.0)?.as_ref()
     }
 
-    /// Copies tensor `id` to the CPU's memory, if it is only in a buffer. Blocks until the buffer's device has computed it.
+    /// Copies tensor `id` to the CPU's memory, if it is only in a buffer. Blocks until the buffer's device has computed
+    /// it.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for a buffer of another size, and the buffer's errors.

@@ -1,6 +1,7 @@
 //! A plugin that fails at a hook: `at=HOOK&how=error`, or `how=panic`, `abort`, `overflow` (of the stack), `hang`. It
-//! claims every ADD of float32, and composites of the name in `composite=NAME` up to version 2. `wrong=N`: the result of node N is one too large. `prints=TEXT`: prints TEXT when it
-//! runs.
+//! claims every ADD of float32, and composites of the name in `composite=NAME` up to version 2. `wrong=N`: the result
+//! of node N is one too large. `prints=TEXT`: prints TEXT when it runs. `scratch=BYTES`: requests a temporary of this
+//! size.
 
 #![allow(clippy::panic)] // Panicking is its purpose.
 
@@ -100,7 +101,7 @@ impl Delegate for Faulty {
                 (Err(reason), _) => cx.reject(node.id(), reason),
             }
         }
-        // After changes that the application must undo.
+        // The hook `prepare` fails after the claims, which the application must then undo.
         let fault = &self.fault;
         let (scratch, wrong) = (self.scratch, self.wrong);
         cx.claim(&nodes, move |params, graph| {
@@ -162,7 +163,7 @@ impl Kernel for Adds {
             let input: &[f32] = cx.input(operand)?;
             output.iter_mut().zip(input).for_each(|(out, value)| *out += value);
         }
-        // On other threads, too.
+        // The hook `thread` fails in a task, possibly on another thread.
         let fault = &self.fault;
         if fault.at == "thread" {
             cx.parallel().run(4, &|i| {

@@ -15,7 +15,7 @@ fn far_angle(x: f32) -> f32 {
         return bitcast<f32>(bits | 0x7fc00000u);
     }
     let mantissa = (bits & 0x7fffffu) | 0x800000u;
-    // Those bits, from the one that has the weight of the angle's lowest bit.
+    // Bits of 1 / (2 pi), from the first whose product with the angle is not whole turns.
     let left = u32(max(exponent, 0));
     let word = left / 32u;
     let shift = left % 32u;
@@ -32,12 +32,12 @@ fn far_angle(x: f32) -> f32 {
         high >>= right;
     }
     let below = ((mantissa >> 12u) * (low >> 12u) >> 8u) + ((mantissa & 0xfffu) * (low >> 12u) >> 20u);
-    // The nearer half of a turn, with its sign.
+    // Signed, so that the angle is within half a turn.
     let angle = f32(bitcast<i32>(mantissa * high + below)) * 1.4629181e-9;
     return select(angle, -angle, (bits >> 31u) == 1u);
 }
 
-// The angle within one turn. Up to this limit, 2 pi in two parts is precise enough.
+// Magnitude up to which whole turns are subtracted with 2 pi in two parts, which is precise enough.
 const NEAR = 10000.0;
 
 fn one_turn(v: T) -> T {

@@ -72,7 +72,7 @@ fn bias_of(fours: u32) -> V {
 }
 #endif
 
-// Four input channels, from the c-th of a group on. `at`: offset of the group's channels of the pixel.
+// The c-th vector of four input channels of a group. `at`: offset of the group's channels of the pixel.
 fn load(at: u32, c: u32) -> V {
 #if IN_VEC4
     return V(input[at + c]);

@@ -1,4 +1,4 @@
-        // The next step's loads, which take as long as the products of this one. The last ones are zeros.
+        // The next step's loads, which overlap with the products of this one; zeros after the last terms.
         input_term += {{DEPTH}}u;
         term += {{DEPTH}}u;
 #if !POINTWISE

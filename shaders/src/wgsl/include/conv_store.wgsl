@@ -1,4 +1,4 @@
-// Four channels of a pixel, those inside of the output.
+// Stores four channels of a pixel, without those outside of the output.
 fn store(pixel: u32, channel: u32, sums_of: array<S, 4>) {
     if pixel >= p.out_pixels || channel >= p.out_c {
         return;

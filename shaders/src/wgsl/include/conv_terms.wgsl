@@ -6,7 +6,7 @@ fn tap_of(term: u32) -> vec3<u32> {
     return vec3(row, tap - row * p.kernel_w, term - tap * p.group_v);
 }
 
-// The input of a vector of terms; zeros outside of the image and behind the last terms.
+// The input of a vector of terms; zeros outside of the image and after the last terms.
 fn input_of(window: vec3<i32>, tap: vec3<u32>, zero: V) -> V {
     let x = window.x + i32(tap.y) * p.dilation_w;
     let y = window.y + i32(tap.x) * p.dilation_h;
@@ -15,7 +15,7 @@ fn input_of(window: vec3<i32>, tap: vec3<u32>, zero: V) -> V {
 }
 #endif
 
-// The weights of four terms; zeros behind the last ones.
+// The weights of four terms; zeros after the last ones.
 fn filter_of(term: u32, terms: u32, channel: u32) -> V {
     let at = min(term, terms - 1u) * p.out_c + channel;
 #if INTEGERS

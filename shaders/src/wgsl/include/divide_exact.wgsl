@@ -1,5 +1,5 @@
-// Correctly rounded quotients and roots of floats, with include/exact.wgsl: the device's result is near, and the
-// remainder, which has 32 bits, corrects it.
+// Correctly rounded quotients and roots of floats: the device's result is near, and the remainder, which has 32 bits,
+// corrects it.
 
 // a / b for a positive normal b and an a that is 0 or normal, where the quotient is 0 or normal as well.
 fn quotient(a: f32, b: f32) -> f32 {

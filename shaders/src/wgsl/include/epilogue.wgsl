@@ -3,8 +3,7 @@ fn finish(result: T, at: u32, channel: u32) -> T {
     return result;
 }
 #else
-// Activation, residual operand and second activation. T is vec4<f32> or f32; R is the element of
-// the output's buffer: vec4<f32> when channels come in fours, else f32 with T handled lane by lane.
+// Activation, residual operand and second activation. T, the element of the output's buffer, is f32 or a vector of it.
 #if RESIDUAL
 @group(0) @binding({{RESIDUAL_BINDING}}) var<storage, read> residual: array<T>;
 #endif

@@ -1,4 +1,5 @@
-// Products of integers. The weights are followed by three words per output channel, from p.bias on.
+// Products of integers. The weights are followed by two to five words per output channel, depending on RESULT, from
+// p.bias on.
 #if BY_ROW
 // Scale and zero point of the input's rows, and the reciprocal of the scale.
 @group(0) @binding({{BY_ROW_BINDING}}) var<storage, read> rows: array<vec4<f32>>;

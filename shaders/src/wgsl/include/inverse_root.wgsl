@@ -1,4 +1,4 @@
-// With include/rounding.wgsl.
+// Requires include/rounding.wgsl.
 
 // 1 / sqrt(v) for v above 0, as a factor and its shift: five steps of Newton's method, with 3 integer bits; a product of
 // two has 6 of them, of three 9.

@@ -1,4 +1,4 @@
-    // Offset of the elements that are combined to the result `kept`; the code below changes `kept`.
+    // Offset of the elements that are combined into the result `kept`; the code below changes `kept`.
     var base = 0u;
 #for d in 0..KEPT
 #if d < KEPT - 1

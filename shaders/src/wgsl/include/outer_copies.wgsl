@@ -1,4 +1,5 @@
-        // ALONG: what was loaded has four pixels (or channels) of a term, otherwise four terms of a pixel (or channel).
+        // PIXELS_ALONG (CHANNELS_ALONG): loaded vectors have four pixels (channels) of a term; otherwise four terms of
+        // one.
 #for v in 0..PIXEL_LOADS
 #for q in 0..4
         pixels[pixel_term_{{v}} * 4u + {{q}}u][pixel_four_{{v}} / {{ROWS}}u][pixel_four_{{v}} % {{ROWS}}u] =

@@ -1,4 +1,4 @@
-    // Invocations in fours by eight, so that those of a subgroup read few different vectors.
+    // SUBGROUP invocations form a block of LANES columns, so that those of a subgroup read few different vectors.
     let lane = local % {{SUBGROUP}}u;
     let across = local / {{SUBGROUP}}u % {{COLUMNS / LANES}}u * {{LANES}}u + lane % {{LANES}}u;
     let down = local / {{SUBGROUP}}u / {{COLUMNS / LANES}}u * {{SUBGROUP / LANES}}u + lane / {{LANES}}u;

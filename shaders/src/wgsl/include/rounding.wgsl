@@ -27,7 +27,7 @@ fn shift_right(x: i32, exponent: i32) -> i32 {
     return select((x >> by) + select(0, 1, (x & mask) > half), 0, exponent > 31);
 }
 
-// x * 2^by within 32 bits, for by from 1 to 30.
+// x * 2^by, saturated to 32 bits, for by from 1 to 30.
 fn saturating_shift(x: i32, by: u32) -> i32 {
     let most = 2147483647 >> by;
     return select(select(x << by, 2147483647, x > most), -2147483647 - 1, x < -1 - most);

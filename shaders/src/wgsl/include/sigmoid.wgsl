@@ -1,5 +1,5 @@
 // tanh and the logistic function of 16-bit numbers with a given number of integer bits, in TFLite's fixed point.
-// Results are fractions of 15 bits. With include/rounding.wgsl.
+// Results are fractions of 15 bits. Requires include/rounding.wgsl.
 
 // The product of two fractions, rounded to nearest and saturated.
 fn fraction_product(a: i32, b: i32) -> i32 {

@@ -1,12 +1,13 @@
-//! `mutants --seed S --count N [--first I] [--on cpu,reference,wgpu] [--plain] [--keep DIR] [FOLDER…]` makes mutants of the
-//! cases of the conformance suite and of the models in the folders. It prepares, explains, resizes and runs each mutant on
-//! every backend, within 1 GiB and 8 seconds.
+//! `mutants --seed S --count N [--first I] [--on cpu,reference,wgpu] [--plain] [--keep DIR] [FOLDER…]` makes mutants of
+//! the cases of the conformance suite and of the models in the folders. It prepares, explains, resizes and runs each
+//! mutant on every backend, within 1 GiB and 8 seconds.
 //!
 //! Mutants run in a separate process (`worker`), which is restarted after a mutant that ended it. A panic, an abort,
-//! more than 10 seconds of processor time or more than 2 GiB of resident memory are findings, which `--keep` writes.
+//! no end within 90 seconds, more than 10 seconds of processor time or more than 2 GiB of resident memory are findings,
+//! which `--keep` writes.
 //!
-//! With `--plain`, mutants run with the defaults of the interpreter and of the delegate, on all threads. Only a panic or an
-//! abort is a finding, and a mutant is cancelled after 8 seconds.
+//! With `--plain`, mutants run with the defaults of the interpreter and of the delegate, on all threads. Processor time
+//! and memory are not findings, and a mutant is cancelled after 8 seconds of processor time.
 //!
 //! With `--on none`, `--keep DIR` writes all mutants, for running the command on them.
 
@@ -81,7 +82,7 @@ impl Options {
         let mut bases = seeds::cases();
         for folder in &self.folders {
             let files = seeds::files(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-            // There are few files, so each is as likely as a share of the many cases.
+            // The files are repeated, so that together they are about a quarter as many as the cases.
             let times = (bases.len() / 4 / files.len().max(1)).max(1);
             bases.extend(std::iter::repeat_n(files, times).flatten());
         }
@@ -114,7 +115,8 @@ fn main() -> ExitCode {
 /// The message of the last panic, even if it was caught.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Runs mutants, and prints `> INDEX` for each, `! INDEX TEXT` for a finding and `? INDEX` for one that was cancelled.
+/// Runs mutants, and prints `> INDEX BACKEND` for each run, `! INDEX BACKEND: TEXT` for a finding and `? INDEX BACKEND`
+/// for a run that was cancelled.
 fn work(options: &Options) -> Result<(), String> {
     std::panic::set_hook(Box::new(|info| {
         let text = info.to_string().replace('\n', " ");
@@ -203,7 +205,7 @@ fn device(plain: bool) -> Result<WgpuDelegate, String> {
     DELEGATE.get_or_init(open).clone()
 }
 
-/// Cancels the work of an attempt once it took [`TIME`] of the processor, as the command's option `--timeout` does: a software
+/// Cancels an attempt once the process has used [`TIME`] of processor time on all of its threads together. A software
 /// device runs on several threads.
 fn watch(token: CancellationToken, attempt: Weak<()>) {
     let start = measure::processor_time();

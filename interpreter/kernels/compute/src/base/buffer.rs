@@ -13,7 +13,7 @@ use crate::base::error::{ComputeError, Result};
 /// Bytes of a cache line, which is the alignment of packed operands.
 pub(crate) const LINE: usize = ALIGNMENT;
 
-/// An owned, zero-initialised buffer that is aligned to 64 bytes.
+/// An owned, zero-initialized buffer that is aligned to 64 bytes.
 pub struct AlignedVec<T> {
     buffer: AlignedBuffer,
     element: PhantomData<T>,
@@ -29,7 +29,8 @@ impl<T: Pod> AlignedVec<T> {
     /// `len` zeros.
     ///
     /// # Errors
-    /// [`ComputeError::TooLarge`] if the memory cannot be allocated.
+    /// [`ComputeError::TooLarge`] if the size overflows or exceeds the limit of [`within`], or the memory cannot be
+    /// allocated.
     pub fn zeroed(len: usize) -> Result<Self> {
         const { assert!(align_of::<T>() <= LINE) };
         let too_large = ComputeError::TooLarge { what: "packed operands" };
@@ -55,12 +56,13 @@ impl<T: Pod> AlignedVec<T> {
 }
 
 thread_local! {
-    /// The bytes that buffers of this thread may take in total, and have requested; without a limit outside of [`within`].
+    /// The bytes that buffers of this thread may take in total, and the bytes that they have requested. Outside of
+    /// [`within`] there is a limit of `usize::MAX`.
     static ALLOWANCE: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
 }
 
-/// Calls `make`, in which buffers may take `limit` bytes in total. Also returns the number of requested bytes, which
-/// exceeds the limit if a buffer was refused.
+/// Calls `make`, in which the buffers ([`AlignedVec`]) of this thread may take `limit` bytes in total, each rounded up
+/// to a multiple of 64. Also returns the number of requested bytes, which exceeds the limit if a buffer was refused.
 pub fn within<T>(limit: usize, make: impl FnOnce() -> T) -> (T, usize) {
     struct Reset((usize, usize));
     impl Drop for Reset {

@@ -33,8 +33,8 @@ pub enum ComputeError {
     },
 }
 
-/// Returns the error of a kernel whose primitive failed. Inference has checked the sizes already, so the data is not the
-/// cause.
+/// Returns the error of a kernel whose primitive failed. Shape inference has checked the sizes already, so the data is
+/// not the cause.
 pub fn compute_error(error: ComputeError) -> Error {
     match error {
         ComputeError::TooLarge { .. } => Error::OutOfMemory(error.to_string()),

@@ -7,8 +7,8 @@ pub const ISA_VARIABLE: &str = "DELEGRAPH_ISA";
 
 /// An instruction set that this processor has.
 ///
-/// [`Isa::best`] and [`Isa::available`], which query the processor, are the only sources of values, so a value proves
-/// that the instructions exist.
+/// Values come from [`Isa::BASELINE`], which every processor of the target has, and from functions that query the
+/// processor. So a value proves that the instructions exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Isa(Level);
 
@@ -61,10 +61,10 @@ pub(crate) enum Floats {
 #[cfg_attr(not(portable), expect(dead_code, reason = "see `Isa::BASELINE`"))]
 pub(crate) enum Bytes {
     Portable,
-    /// Products of pairs of 16 bits.
+    /// Sums of pairs of 16-bit products (`pmaddwd`), 128 bits.
     #[cfg(target_arch = "x86_64")]
     Sse41,
-    /// Products of pairs of 16 bits.
+    /// Sums of pairs of 16-bit products (`vpmaddwd`), 256 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// `vpdpbusd` of AVX-VNNI, 256 bits.
@@ -76,7 +76,7 @@ pub(crate) enum Bytes {
     /// `vpdpbusd`, 512 bits.
     #[cfg(target_arch = "x86_64")]
     Vnni,
-    /// Products of 16 bits.
+    /// Products of bytes with 16 bits, summed in pairs (`smull` and `sadalp`).
     #[cfg(target_arch = "aarch64")]
     Neon,
     /// `sdot`.
@@ -88,7 +88,7 @@ pub(crate) enum Bytes {
     /// `i32x4.dot_i16x8_s`.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     Simd128,
-    /// `i32x4.relaxed_dot_i8x16_i7x16_add_s`, which is `vpdpbusd`, 128 bits.
+    /// `i32x4.relaxed_dot_i8x16_i7x16_add_s` where it has the results of `vpdpbusd`, 128 bits.
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
     RelaxedDot,
 }
@@ -98,8 +98,8 @@ impl Isa {
     #[cfg(portable)]
     pub const BASELINE: Self = Self(Level::Portable);
 
-    /// The set that every processor has. It needs no portable one beside it: an eighth of a module's code, which pages
-    /// would load for nothing.
+    /// The set that every processor has. A portable set beside it would be an eighth of the module's code, which pages
+    /// would load without using it.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     pub const BASELINE: Self = Self(Level::Simd128);
 
@@ -337,7 +337,7 @@ fn has_unsigned_dot() -> bool {
     use std::arch::wasm32::*;
     use std::hint::black_box;
 
-    // Signed and saturating products differ from these sums in every lane.
+    // Signed products differ from these sums in every lane, and saturating sums in all lanes but the third.
     let signed =
         black_box([[127i8, 127, 1, -1], [-128, -128, -128, -128], [-1, 127, -128, 3], [127, 127, 127, 127]]);
     let unsigned =

@@ -1,8 +1,8 @@
 //! Requantization of 32-bit sums to 8 bits.
 //!
 //! A real factor is represented by a 32-bit fixed-point number and a power of two. LiteRT's optimized kernels round
-//! twice: the product to 31 fractional bits, then the shift. The rounding of ties in the shift depends on the kernel:
-//! up in matrix libraries and vector instructions, away from zero in scalar code.
+//! twice: when they drop the 31 fractional bits of the product, and in the shift. The rounding of ties in the shift
+//! depends on the kernel: up in matrix libraries and vector instructions, away from zero in scalar code.
 
 use crate::base::buffer::AlignedVec;
 use crate::base::clamp::Clamp;
@@ -47,7 +47,7 @@ impl ByteQuant {
         })
     }
 
-    /// Returns whether the top bit of each byte must be flipped to convert it to a domain.
+    /// Returns whether the top bit of each byte must be flipped to convert it to the unsigned or the signed domain.
     #[inline]
     pub(crate) fn flip(&self, unsigned: bool) -> bool {
         self.signed == unsigned
@@ -101,8 +101,8 @@ impl ChannelTies {
 }
 
 impl Multiplier {
-    /// Returns the nearest factor. Factors that are too small become 0, and factors that are too large saturate.
-    /// Negative factors are not supported.
+    /// Returns the nearest factor. Factors that are too small, negative factors and NaN become 0; factors that are too
+    /// large saturate.
     pub fn from_real(real: f64) -> Self {
         if real.is_nan() || real <= 0.0 {
             return Self::default();
@@ -224,9 +224,10 @@ pub(crate) struct RequantPart {
     /// One record per vector, plain or of the kind of the instruction set.
     ///
     /// A plain record has the multiplier of each column, then its left shift, its right shift, and -1 if ties round
-    /// away from zero. For instruction sets with records of products, three values follow if all shifts to the right are by at
-    /// most 30, otherwise zeros: the left shift as a factor, 2^(30 - right shift), and half a unit of that shift times that.
-    /// Multiplying by the second one and shifting by 30 is a shift by a different number of bits per column.
+    /// away from zero. For instruction sets with records of products, three values follow if all shifts to the right
+    /// are by at most 30, otherwise zeros: the left shift as a factor, 2^(30 - right shift), and half a unit of the
+    /// right shift times that power. Multiplying by the power and shifting by 30 bits is a shift by a different number
+    /// of bits per column.
     ///
     /// A record of products supports vectors whose shifts are all to the right by 0 to 20, for outputs that are bytes. Sums are
     /// clamped to those whose outputs are the bounds, and multiplied by 2^(22 - shift), so that all columns have the same shift by
@@ -270,20 +271,25 @@ pub(crate) struct RequantPart {
 /// scale) + bias)`.
 #[derive(Clone, Copy)]
 pub(crate) struct FloatPart {
-    /// Scale and zero point of the first row, and the distance to those of the next.
+    /// Scale of the first row.
     pub(crate) row_scales: *const f32,
+    /// Zero point of the first row.
     pub(crate) row_zero_points: *const i32,
+    /// Elements to the scale and the zero point of the next row; 0 if all rows share them.
     pub(crate) row_step: usize,
-    /// One element per column of the panel.
+    /// Scale of each column of the panel.
     pub(crate) scales: *const f32,
+    /// Factor of the zero point for each column: the sum of its weights.
     pub(crate) totals: *const i32,
+    /// Bias of each column.
     pub(crate) bias: *const f32,
     pub(crate) clamp: Clamp,
 }
 
 /// Values per column of a record of products.
 pub(crate) const PRODUCT_FIELDS: usize = 7;
-/// The bits that a factor of at most 256 leaves to sums.
+/// Exponent of the power of two by which sums are multiplied that have no shift. With a shift of `s` bits, clamped sums
+/// are below 2^(9 + s), and those times 2^(22 - s) fit 32 bits.
 const PRODUCT_BITS: u32 = 22;
 /// The shift of upper halves of products.
 #[cfg_attr(
@@ -542,7 +548,7 @@ fn right_shift(m: Multiplier) -> i32 {
 /// Writes a wide record.
 fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: usize, zero_point: i32) {
     let mut set = |at: usize, value: i64| {
-        // The lower half comes first on processors with wide records.
+        // The lower half comes first on processors with wide or biased records.
         (record[2 * at], record[2 * at + 1]) = (value as i32, (value >> 32) as i32);
     };
     for (i, m) in columns.enumerate() {
@@ -616,7 +622,7 @@ mod tests {
         for shift in -31..-MAX_PRODUCT_SHIFT {
             for multiplier in [1 << 30, 0x5A82_7999, i32::MAX] {
                 let m = Multiplier { multiplier, shift };
-                // The sum between the outputs for 0 and 1, where it is in the range, and one for 0.
+                // The sum where the output changes from 0 to 1, or 0 if that sum is out of range.
                 let half = (1i64 << (30 - shift)) / i64::from(multiplier);
                 let half = if half < 1 << 30 { half } else { 0 };
                 for (start, ties) in

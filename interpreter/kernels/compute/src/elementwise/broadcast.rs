@@ -16,7 +16,7 @@ const BLOCK: usize = 1024;
 
 /// A function of blocks. Not a closure, as the compiler would not inline one into functions with target features.
 pub(crate) trait Blocks<T> {
-    /// Computes `out` of two operands of the same length. Implementations must be `#[inline(always)]`.
+    /// Computes `out` from two operands of the same length. Implementations must be `#[inline(always)]`.
     ///
     /// # Safety
     /// The processor must have the instructions that the implementation requires.
@@ -35,7 +35,8 @@ impl Broadcast {
     /// For operands of shapes `a` and `b`, aligned at their last dimensions; dimensions of size 1 are repeated.
     ///
     /// # Errors
-    /// Fails if the shapes do not broadcast, or have more than `MAX_DIMS` merged dimensions.
+    /// Fails if the shapes do not broadcast, more than 6 dimensions remain after merging those that broadcast alike, or
+    /// a number of elements overflows.
     pub fn new(a: &[usize], b: &[usize]) -> Result<Self> {
         let rank = a.len().max(b.len());
         let at =
@@ -55,7 +56,7 @@ impl Broadcast {
             if extent == 1 {
                 continue;
             }
-            // Contiguous with the dimension inside, in both operands.
+            // Contiguous with the next inner dimension, in both operands.
             if let Some((n, ia, ib)) = used.checked_sub(1).and_then(|u| dims.get_mut(u))
                 && sa == *n * *ia
                 && sb == *n * *ib
@@ -83,14 +84,15 @@ impl Broadcast {
         check_len("output", out, len)
     }
 
-    /// Divides the output into pieces: a range of rows of the innermost dimension, and a range of columns.
+    /// Divides the output into disjoint pieces and calls `task` once for each, with a range of rows of the innermost
+    /// dimension and a range of columns.
     pub(crate) fn pieces(&self, par: &dyn Parallel, task: impl Fn(Range<usize>, Range<usize>) + Sync) {
         let (inner, len) = (self.dims[0].0, self.lens[2]);
         if inner == len && len > 0 && is_one_task(len) {
             return task(0..1, 0..len);
         }
         let Some(rows) = len.checked_div(inner).filter(|&rows| rows > 0) else { return };
-        // A long row is divided; short rows are grouped.
+        // A single row is divided; otherwise whole rows are grouped.
         let par = threads_for(par, len);
         let piece = if rows == 1 { chunk_len(par, inner, 1).min(inner) } else { inner };
         let (pieces, chunk) = (inner.div_ceil(piece), chunk_len(par, rows, inner).min(rows));
@@ -105,7 +107,7 @@ impl Broadcast {
     /// stands for the content of the output.
     ///
     /// # Safety
-    /// As for [`Blocks::run`].
+    /// As for [`Blocks::run`]. No other thread may access these rows and columns of `out`.
     #[inline(always)]
     pub(crate) unsafe fn blocks<T: Copy + Default>(
         &self,
@@ -128,7 +130,7 @@ impl Broadcast {
                 let n = if together > 1 { count * len } else { BLOCK.min(len - from) };
                 let column = columns.start + from;
                 let start = row * inner + column;
-                // SAFETY: rows and columns of tasks are disjoint, and `Parallel::run` calls each task at most once.
+                // SAFETY: the caller has exclusive access to these rows and columns, and blocks do not overlap.
                 let out = unsafe { out.slice(start, n) };
                 for i in 0..2 {
                     match operands[i] {

@@ -23,7 +23,7 @@ const SPARE: u32 = 20;
 /// A function of two bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ByteBinary {
-    /// Each operand minus its zero point, shifted left by 20, times its factor, which is at most 1; then the sum.
+    /// Each operand minus its zero point, shifted left by 20, times its factor, which is less than 1; then the sum.
     Add([Multiplier; 2]),
     /// As `Add`, with the difference.
     Sub([Multiplier; 2]),
@@ -38,7 +38,7 @@ pub struct ByteBinaryQuant {
     pub operands: [ByteQuant; 2],
     /// Factor of sums or products.
     pub output: Multiplier,
-    /// Added to the result.
+    /// Zero point of the output.
     pub zero_point: i32,
     /// Minimum by type and fused activation.
     pub low: i32,
@@ -49,7 +49,7 @@ pub struct ByteBinaryQuant {
 /// A function of two bytes, prepared for its quantization.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteBinaryOp {
-    /// Converts operands to unsigned bytes.
+    /// Masks that convert operands to unsigned bytes by an exclusive or.
     flips: [u8; 2],
     formula: Formula,
 }
@@ -122,7 +122,7 @@ impl ByteBinaryOp {
     /// must have its shape.
     ///
     /// # Errors
-    /// Fails if an operand's length does not match its shape.
+    /// Fails if the length of an operand or of `out` does not match its shape, or both operands are omitted.
     pub fn run(
         &self,
         isa: Isa,
@@ -154,7 +154,8 @@ impl Dot8Task for PairsTask<'_> {
     #[inline(always)]
     unsafe fn run<D: Dot8>(self) {
         let flips = self.op.flips;
-        // SAFETY: the instructions exist by the caller's contract; scalar code requires none.
+        // SAFETY: the instructions exist by the caller's contract; scalar code requires none. `Broadcast::pieces` gives
+        // each task a piece of the output of its own.
         unsafe {
             match self.op.formula {
                 Formula::ShortSum(f) if f.away => {
@@ -173,6 +174,9 @@ impl Dot8Task for PairsTask<'_> {
 
 impl PairsTask<'_> {
     /// Computes the part by a formula for vectors.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `D`. No other thread may access this part of the output.
     #[inline(always)]
     unsafe fn short<D: Dot8>(self, f: impl Vectors<D>, zero_point: i16, bounds: [i16; 2]) {
         let f = Short { f, zero_point, bounds, flips: self.op.flips, set: PhantomData::<D> };
@@ -264,7 +268,7 @@ impl<F: Pairs, G: Pairs> SimdTask for CompareTask<F, G> {
     unsafe fn run<S: Simd>(self) -> Option<u8> {
         let CompareTask { f, g, start } = self;
         let all: [u8; 256] = std::array::from_fn(|b| b as u8);
-        // Not a closure of an iterator, which the compiler would leave without the instructions.
+        // Not an iterator with a closure, which the compiler would compile without the instructions of `S`.
         for i in 0..=255 {
             let (a, mut differences) = (start.wrapping_add(i), 0);
             for &b in &all {
@@ -294,7 +298,7 @@ impl Finish {
     }
 }
 
-/// `x * 2^SPARE` times a factor, for a byte minus its zero point.
+/// A byte minus its zero point, times `2^SPARE`, times a factor.
 #[derive(Clone, Copy, Debug)]
 struct Rescale {
     zero: i32,
@@ -375,7 +379,7 @@ impl ShortSum {
         base.and_then(|base| base.candidate([0; 2], 0)).map(up).into_iter().chain(away)
     }
 
-    /// Coefficients, zero points and bits of the exact sum; `None` if a coefficient would not fit.
+    /// Coefficients, zero points and bits of the exact sum; `None` if a value would not fit.
     fn exact(sum: &Sum, factors: [Multiplier; 2], q: &ByteBinaryQuant) -> Option<ExactSum> {
         let real = |m: Multiplier| f64::from(m.multiplier) * f64::from(m.shift - 31).exp2();
         let mut steps = factors.map(|m| real(m) * real(q.output) * f64::from(1 << SPARE));
@@ -415,7 +419,7 @@ impl ExactSum {
     /// A formula with changed coefficients, plus `nudge` halves of a dropped unit.
     fn candidate(self, change: [i64; 2], nudge: i64) -> Option<ShortSum> {
         let coefficients = [0, 1].map(|i| self.coefficients[i] + change[i]);
-        // Only a rounding can make a coefficient this large.
+        // A rounding or a change can make a coefficient too large for its two halves.
         if coefficients.iter().any(|c| c.abs() >= 1 << (2 * LOW)) {
             return None;
         }

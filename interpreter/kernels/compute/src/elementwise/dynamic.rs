@@ -87,7 +87,7 @@ fn all_lanes([low, high]: &[[f32; 16]; 2]) -> [f32; 2] {
     ]
 }
 
-/// How rows are quantized while running.
+/// Quantization of rows at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantizing {
     /// With zero point 0; the largest magnitude becomes 127.
@@ -110,7 +110,7 @@ impl Quantizing {
         if asymmetric { Quantizing::Asymmetric } else { Quantizing::Symmetric }
     }
 
-    /// The smallest step.
+    /// The minimum of quantized values; the maximum is always 127.
     fn low(self) -> i8 {
         match self {
             Quantizing::Symmetric => -127,
@@ -334,10 +334,10 @@ impl SimdTask for StepsTask<'_> {
     }
 }
 
-/// Number of values converted at a time. For this constant the compiler generates a loop over whole vectors, and adds a
-/// remainder loop if the number is unknown.
+/// Number of values converted at a time. With a constant, the compiler generates a loop over whole vectors; with an
+/// unknown number, it would add a remainder loop.
 const CHUNK: usize = 64;
-/// Number of the last values converted at a time: short rows are converted without a copy.
+/// Number of values converted at a time after the last whole chunk, so that fewer of them are copied.
 const SHORT: usize = 16;
 
 struct Steps {
@@ -393,7 +393,8 @@ impl SumScales {
         Ok(Self { columns, scales: scales.repeat(times), totals: totals.repeat(times), bias })
     }
 
-    /// Scales `sums` `[rows, columns]`. Each input has `per_input` rows, a scale and a zero point.
+    /// Scales `sums` `[rows, columns]` to `out`: `clamp((sum - zero_point · total) · (scale · weight_scale) + bias)`.
+    /// `inputs` are the scale and the zero point of each input, which has `per_input` rows.
     ///
     /// # Errors
     /// Fails if lengths do not match.
@@ -439,12 +440,12 @@ impl SumScales {
 }
 
 impl SumScales {
-    /// Scales integers `[rows, columns]` in place, for an input with one scale and zero point 0: the sums of
-    /// DEPTHWISE_CONV_2D. TFLite handles groups of four columns, which it multiplies by their own scale first, and the
-    /// rest, which it multiplies by the input's scale first.
+    /// Scales sums `[rows, columns]` of DEPTHWISE_CONV_2D, integers stored as floats, in place, for an input with one
+    /// scale and zero point 0; then adds the bias and clamps. TFLite handles groups of four columns, which it
+    /// multiplies by their own scale first, and the rest, which it multiplies by the input's scale first.
     ///
     /// # Errors
-    /// Fails if lengths do not match.
+    /// Fails if the length is not a multiple of the number of columns.
     pub fn scale(
         &self,
         isa: Isa,
@@ -649,7 +650,8 @@ mod tests {
             .unwrap();
         assert_eq!(out, [2.25, 10.5, 1.25, 12.0]);
         assert!(SumScales::new(&[0.5, 2.0], vec![1], None).is_err());
-        // Four columns by their own scale first, the fifth by the input's: 3 times 0.1 times 0.7 rounds either way.
+        // Four columns are multiplied by their own scale first, the fifth by the input's: 3 · 0.1 · 0.7 depends on the
+        // order.
         let scales = SumScales::new(&[0.1; 5], vec![0; 5], None).unwrap();
         let mut row = [3.0; 5];
         scales.scale(Isa::best(), 0.7, &mut row, Clamp::NONE, &Serial).unwrap();

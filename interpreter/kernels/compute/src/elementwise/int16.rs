@@ -48,7 +48,8 @@ impl<F: Fn(i16, i16) -> i16 + Copy> SimdTask for ZipTask<'_, F> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let (part, operands) = ((self.rows, self.columns), [Some(self.a), Some(self.b)]);
-        // SAFETY: `Zip` requires no particular instructions.
+        // SAFETY: `Zip` requires no particular instructions. `Broadcast::pieces` gives each task a piece of the output
+        // of its own.
         unsafe { self.shape.blocks(part, operands, self.out, Zip(self.f)) };
     }
 }

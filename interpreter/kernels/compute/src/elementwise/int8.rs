@@ -12,7 +12,8 @@ use crate::elementwise::int16::MapTask;
 use crate::simd::{Simd, SimdTask, dispatch};
 use crate::threads::share::{chunk_len, threads_for};
 
-/// Requantizes integers: multiplies by a factor with ties away from zero, adds `zero_point`, clamps to `bounds`.
+/// Requantizes `sums`, integers stored as floats, to bytes: multiplies by `factor` with ties away from zero, adds
+/// `zero_point`, and clamps to `low..=high`.
 ///
 /// # Errors
 /// Fails if the lengths differ or the factor is out of range.
@@ -78,7 +79,7 @@ pub fn quantize(
     split(isa, input, out, par, |input, out| QuantizeTask { scale, quant, input, out })
 }
 
-/// Dequantizes to floats.
+/// `out[i] = scale · (input[i] - zero_point)`.
 ///
 /// # Errors
 /// Fails if the lengths differ or the zero point is out of range.

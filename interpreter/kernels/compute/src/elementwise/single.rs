@@ -174,7 +174,7 @@ impl Broadcast {
     /// must have its shape.
     ///
     /// # Errors
-    /// Fails if an operand's length does not match its shape.
+    /// Fails if the length of an operand or of `out` does not match its shape, or both operands are omitted.
     #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
     pub fn run(
         &self,
@@ -202,8 +202,9 @@ struct BinaryTask<'a> {
     b: Option<&'a [f32]>,
     out: SharedMut<'a, f32>,
     clamp: Clamp,
-    /// Ranges of rows of the innermost dimension and of columns.
+    /// Rows of the innermost dimension.
     rows: std::ops::Range<usize>,
+    /// Elements of each of these rows.
     columns: std::ops::Range<usize>,
 }
 
@@ -212,7 +213,8 @@ impl SimdTask for BinaryTask<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        // SAFETY: the caller meets the contract of this function.
+        // SAFETY: the instructions exist by the caller's contract. `Broadcast::pieces` gives each task a piece of the
+        // output of its own.
         unsafe {
             match self.function {
                 Binary::Add => self.rows::<S, { Binary::Add as u8 }>(),
@@ -229,6 +231,11 @@ impl SimdTask for BinaryTask<'_> {
 }
 
 impl BinaryTask<'_> {
+    /// Computes these rows and columns.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`. No other thread may access these rows and columns of the
+    /// output.
     #[inline(always)]
     unsafe fn rows<S: Simd, const F: u8>(&self) {
         let (steps, len) = (self.shape.steps(), self.columns.len());
@@ -254,6 +261,10 @@ impl BinaryTask<'_> {
 }
 
 /// One row; an operand with step 0 is a single element.
+///
+/// # Safety
+/// The processor must have the instructions of `S`. `out` and operands with step 1 must be valid for `len` elements,
+/// other operands for one.
 #[inline(always)]
 unsafe fn run<S: Simd, const F: u8, const A: usize, const B: usize>(
     a: *const f32,
@@ -281,6 +292,10 @@ unsafe fn run<S: Simd, const F: u8, const A: usize, const B: usize>(
     }
 }
 
+/// Applies function `F` to vectors.
+///
+/// # Safety
+/// The processor must have the instructions of `S`.
 #[inline(always)]
 unsafe fn apply<S: Simd, const F: u8>(a: S::F, b: S::F) -> S::F {
     // SAFETY: the caller meets the contract of this function.

@@ -32,7 +32,8 @@ struct Padded {
 
 impl Padded {
     /// Returns the copy for a reading, and the geometry of windows over it. `None` for inputs that are read in place:
-    /// inputs whose windows do not cross an edge, and large ones.
+    /// tap by tap, or because windows do not cross the left or right edge, or because the input is large. Also `None`
+    /// if a size overflows.
     fn new<T>(geo: &ConvGeometry, reading: Reading) -> Option<(Self, ConvGeometry)> {
         let beyond = match reading {
             Reading::Taps => return None,
@@ -77,9 +78,10 @@ impl Padded {
     }
 }
 
-/// Maximum number of bytes of addresses that are kept between runs, and of packed weights of a group: with more, the
-/// products take much longer than the addresses.
+/// Maximum number of bytes of addresses that are kept between runs.
 const MAX_KEPT: usize = 64 << 10;
+/// Maximum number of bytes of packed weights of a group for which addresses are kept: with more, the products take much
+/// longer than the addresses.
 const MAX_KEPT_PACKED: usize = 64 << 10;
 
 /// The addresses of all windows, kept between runs.
@@ -111,7 +113,7 @@ impl ConvPlan {
     /// of a patch.
     ///
     /// # Errors
-    /// Fails if the geometry does not match the filter or is out of range.
+    /// Fails if the geometry does not match the filter or the reading, or is out of range, or a size overflows.
     pub(crate) fn new<T>(
         (filter, geo): (Filter, &ConvGeometry),
         reading: Reading,
@@ -172,7 +174,7 @@ impl ConvPlan {
     /// Checks that the plan is that of a filter that is read in this way.
     ///
     /// # Errors
-    /// Fails if a size differs.
+    /// Fails if the filter, the reading or a size differs.
     #[inline]
     pub(crate) fn check(
         &self,
@@ -517,7 +519,7 @@ impl ConvF32 {
     /// Packs a filter `[out_channels, height, width, in_channels / groups]`; `bias` is `[out_channels]`.
     ///
     /// # Errors
-    /// Fails if lengths do not match, a dimension is zero or memory cannot be allocated.
+    /// Fails if lengths do not match, the groups do not divide the output channels, or memory cannot be allocated.
     pub fn pack(isa: Isa, filter: Filter, weights: &[f32], bias: Option<&[f32]>) -> Result<Self> {
         let Filter { out_channels, height, width, in_channels, groups } = filter;
         if groups == 0 || !out_channels.is_multiple_of(groups) {

@@ -22,9 +22,9 @@ use crate::matmul::tiles::{self, Extent, Panels, TileKernel, Tiling};
 enum Target<'a> {
     /// Requantized bytes.
     Bytes(SharedMut<'a, u8>, &'a Requant),
-    /// Sums.
+    /// The 32-bit sums themselves.
     Sums(SharedMut<'a, i32>),
-    /// Floats.
+    /// Sums scaled to floats.
     Floats(SharedMut<'a, f32>, &'a FloatOutput, RowScales<'a>),
 }
 
@@ -82,8 +82,9 @@ struct PackedI8 {
     panels: Panels,
     groups: usize,
     segments: usize,
-    /// Elements per segment, and elements that kernels read: missing ones have weights of zero.
+    /// Elements per segment.
     len: usize,
+    /// Elements per segment that kernels read: those beyond `len` have weights of zero.
     read: usize,
     /// Packed elements of a column.
     padded_k: usize,
@@ -234,7 +235,7 @@ impl PackedI8 {
         if self.kernels.depth == 2 { work.saturating_mul(2) } else { work }
     }
 
-    /// Checks an operand of the size of the output of `rows` rows.
+    /// Checks the length of the output of `rows` rows.
     fn check_output(&self, len: usize, rows: usize) -> Result<()> {
         check_len("output", len, product("output", &[rows, self.groups, self.panels.columns])?)
     }
@@ -364,7 +365,7 @@ impl TileKernel<u8> for View<'_> {
 pub struct GemmI8(PackedI8);
 
 impl GemmI8 {
-    /// Packs `B`; `bias` has `n` elements. Without `output` only sums can be computed.
+    /// Packs `B`; `bias` has `n` elements. Without `output`, only sums and floats can be computed.
     ///
     /// # Errors
     /// Fails if lengths do not match, a zero point or multiplier is out of range, or memory cannot be allocated.
@@ -541,10 +542,11 @@ pub struct ConvI8 {
 
 impl ConvI8 {
     /// Packs a filter `[out_channels, height, width, in_channels / groups]` for windows like `geo`'s; input and output
-    /// sizes may change. `bias` is `[out_channels]`. Without `output` only sums can be computed.
+    /// sizes may change. `bias` is `[out_channels]`. Without `output`, only sums and floats can be computed.
     ///
     /// # Errors
-    /// Fails if lengths do not match, a zero point or multiplier is out of range, or memory cannot be allocated.
+    /// Fails if the geometry does not match the filter, lengths do not match, a zero point or multiplier is out of
+    /// range, or memory cannot be allocated.
     #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
     pub fn pack(
         isa: Isa,
@@ -574,7 +576,7 @@ impl ConvI8 {
     /// Plans the convolution of inputs and outputs of these sizes.
     ///
     /// # Errors
-    /// Fails if the geometry does not match the filter or is out of range.
+    /// Fails if the geometry does not match the filter or that of [`ConvI8::pack`], or is out of range.
     pub fn plan(&self, geo: &ConvGeometry, threads: usize) -> Result<ConvPlan> {
         let extent = |rows, _, patch_len| self.packed.extent(rows, patch_len);
         ConvPlan::new::<u8>((self.filter, geo), self.reading, threads, extent)

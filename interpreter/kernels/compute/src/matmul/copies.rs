@@ -3,7 +3,7 @@
 /// Bytes that short copies move at a time.
 pub(crate) const STEP: usize = 16;
 
-/// Copies `len` elements, and more if both slices are longer, without calling `memcpy`.
+/// Copies `len` elements. If both slices are longer, more is copied, without calling `memcpy`.
 #[inline]
 pub(crate) fn copy_short<T: bytemuck::Pod>(from: &[T], at: usize, to: &mut [T], to_at: usize, len: usize) {
     copy_rows(from, (at, 0), to, (to_at, len), 1);

@@ -335,7 +335,8 @@ impl GemmF32 {
 pub struct GemmPlan(pub(crate) Tiling);
 
 impl GemmPlan {
-    /// Whether the product is one row that one thread computes, in less time than the division of a product takes.
+    /// Returns whether the product is one row that one thread computes: `run_row` computes it without a plan and
+    /// without scratch.
     pub fn is_single_row(&self) -> bool {
         self.0.is_single_row()
     }

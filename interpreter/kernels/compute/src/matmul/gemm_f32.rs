@@ -13,7 +13,7 @@ use crate::simd::{Portable, Simd};
 /// A panel as an operand of a micro-kernel, which computes `out[i, j] = clamp(bias[j] + Σ_s Σ_k rows[s][i][k] · packed[s *
 /// len + k][j])`.
 pub(crate) struct PanelF32 {
-    /// Segments.
+    /// Segments per row.
     pub(crate) segments: usize,
     /// Elements per segment.
     pub(crate) len: usize,
@@ -38,7 +38,7 @@ pub(crate) const MIN_NARROW: usize = 64;
 pub(crate) const MAX_CHAINS: usize = 4;
 
 /// Number of sums that the terms of each element are divided into, for a tile of `vectors` accumulators. A term waits
-/// for the previous one of its sum, about four cycles, in which a processor starts eight.
+/// for the previous one of its sum, about four cycles, in which a processor starts eight multiplications.
 pub(crate) const fn chains(vectors: usize) -> usize {
     match vectors {
         0..=2 => 4,
@@ -48,7 +48,8 @@ pub(crate) const fn chains(vectors: usize) -> usize {
 }
 
 /// A micro-kernel for a fixed number of rows and vectors. Its operands are a panel, the addresses of segments,
-/// segment-major, whose provenance is exposed (see `Rows::fill`), and the first output row.
+/// segment-major, whose provenance is exposed (see `Rows::fill`), and the first output row. The processor must have its
+/// instructions, pointers must be valid, and no other thread may access the tile's output.
 pub(crate) type TileFn = unsafe fn(&PanelF32, *const usize, usize);
 
 /// The micro-kernels of one instruction set.
@@ -103,6 +104,10 @@ impl Kernels {
     }
 }
 
+/// Computes `MR` rows by `NV` vectors.
+///
+/// # Safety
+/// As for [`TileFn`].
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &PanelF32, rows: *const usize, first: usize) {
@@ -173,6 +178,10 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(t: &PanelF32, rows: *c
 }
 
 /// Multiplies element `k` of each row by a group of vectors.
+///
+/// # Safety
+/// The processor must have the instructions of `S`. Rows must be valid at element `k`, and `packed` for a group of
+/// vectors.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn term<S: Simd, const MR: usize, const NV: usize>(
@@ -198,6 +207,9 @@ unsafe fn term<S: Simd, const MR: usize, const NV: usize>(
 }
 
 /// Multiplies one element of each row, which is lane `I` of `a`, by a group of vectors.
+///
+/// # Safety
+/// The processor must have the instructions of `S`, and `packed` must be valid for a group of vectors.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn by_lane<S: Simd, const MR: usize, const NV: usize, const I: usize>(
@@ -222,7 +234,7 @@ macro_rules! kernels {
     ($table:ident, $name:ident, $simd:ty, $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
         $(#[$attr])?
         unsafe fn $name<const MR: usize, const NV: usize>(t: &PanelF32, rows: *const usize, first: usize) {
-            // SAFETY: the caller meets the contract of this function.
+            // SAFETY: the caller meets the contract of `TileFn`.
             unsafe { tile::<$simd, MR, NV>(t, rows, first) }
         }
 
@@ -230,7 +242,7 @@ macro_rules! kernels {
     };
 }
 
-// Accumulators, one vector per column and a broadcast fit the vector registers, and at most ten row pointers fit the
+// Accumulators, a group of vectors and a broadcast fit the vector registers, and at most ten row pointers fit the
 // general-purpose registers.
 kernels!(PORTABLE, portable, Portable, { 1: [1 2 3 4], 2: [1 2 3 4], });
 #[cfg(target_arch = "x86_64")]
@@ -239,8 +251,8 @@ kernels!(SSE41, sse41, Sse41, #[target_feature(enable = "sse4.1")] { 1: [1 2 3 4
 kernels!(NEON, neon, Neon, #[target_feature(enable = "neon")] {
     1: [1 2 3 4 5 6 7 8], 2: [1 2 3 4 5 6 7 8], 3: [1 2 3 4 5 6], 4: [1 2 3 4 5],
 });
-// Engines load the activations of all rows before the products, and keep a register for themselves: accumulators in
-// memory, as with five rows of two vectors, double the time.
+// WebAssembly engines load the activations of all rows before the products, and keep a register for themselves:
+// accumulators in memory, as with five rows of two vectors, double the time.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 kernels!(SIMD128, simd128, Simd128, #[target_feature(enable = "simd128")] {
     1: [1 2 3 4 5 6], 2: [1 2 3 4],

@@ -20,10 +20,11 @@ use crate::simd::int8::{Portable8, Product8, first_bytes};
 /// A panel as an operand of a micro-kernel, which computes the sums `bias[j] + Σ a[i, k] · w[k, j]`, requantized or
 /// unchanged.
 pub(crate) struct PanelI8 {
-    /// Segments.
+    /// Segments per row.
     pub(crate) segments: usize,
-    /// Elements per segment, and those that have weights.
+    /// Elements per segment that are read.
     pub(crate) len: usize,
+    /// Elements per segment that have weights.
     pub(crate) counted: usize,
     /// Whether to flip the top bits of activations, which converts them to the domain of the kernel.
     pub(crate) flip: bool,
@@ -31,8 +32,9 @@ pub(crate) struct PanelI8 {
     pub(crate) packed: *const i8,
     /// One element per column of the panel, with the contribution of the activations' zero point.
     pub(crate) bias: *const i32,
-    /// Zero point of the weights, and zero point of the activations, for the correction of each row.
+    /// Zero point of the weights, for the correction of each row.
     pub(crate) weight_zero: i32,
+    /// Zero point of the activations, for the correction of each row.
     pub(crate) input_zero: i32,
     pub(crate) out: Out,
     /// Elements between output rows.
@@ -46,14 +48,15 @@ pub(crate) struct PanelI8 {
 pub(crate) enum Out {
     /// Requantized bytes.
     Bytes(*mut u8, RequantPart),
-    /// Sums.
+    /// The 32-bit sums themselves.
     Sums(*mut i32),
-    /// Floats.
+    /// Sums scaled to floats.
     Floats(*mut f32, FloatPart),
 }
 
 /// A micro-kernel for a fixed number of rows and vectors. Its operands are a panel, the addresses of segments,
-/// segment-major (see `Rows::fill`), or of converted rows, whose provenance is exposed, and the first output row.
+/// segment-major (see `Rows::fill`), or of converted rows, whose provenance is exposed, and the first output row. The
+/// processor must have its instructions, pointers must be valid, and no other thread may access the tile's output.
 pub(crate) type TileFn = unsafe fn(&PanelI8, *const usize, usize);
 
 /// The micro-kernels of one instruction set.
@@ -65,8 +68,9 @@ pub(crate) struct Kernels {
     unsigned: bool,
     /// The kind of records of requantization.
     pub(crate) records: Records,
-    /// Elements of a group, and elements that are loaded at a time.
+    /// Elements of a group.
     pub(crate) depth: usize,
+    /// Elements that are loaded at a time.
     pub(crate) step: usize,
     /// Converts rows that are widened with their own sign, rather than to a domain.
     convert: Option<ConvertFn>,
@@ -75,7 +79,7 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     /// Returns the micro-kernels of an instruction set for products of `columns` columns with sums of `segments` times
-    /// `len` terms, as those of floats. AVX-512 VNNI includes VL.
+    /// `len` terms, chosen as in single precision. AVX-512 VNNI includes VL.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         allow(unused_variables, reason = "other targets have vectors of one length")
@@ -84,7 +88,7 @@ impl Kernels {
         let k = segments.saturating_mul(len);
         fn new<D: Product8<DEEP>, const DEEP: bool>(by_width: &'static [&'static [TileFn]]) -> Kernels {
             let (lanes, depth) = (D::LANES, D::DEPTH);
-            // Vectors of activations are widened at a time.
+            // Activations are widened in vectors of 16.
             let step = if D::WIDENED { 16 } else { depth * D::GROUPS };
             let (unsigned, records) = (D::UNSIGNED, D::RECORDS);
             Kernels { lanes, unsigned, records, depth, step, convert: None, by_width }
@@ -180,6 +184,10 @@ impl Kernels {
 #[cfg(target_arch = "x86_64")]
 const MIN_DEEP: usize = 32;
 
+/// Computes `MR` rows by `NV` vectors.
+///
+/// # Safety
+/// As for [`TileFn`].
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
@@ -192,7 +200,7 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
         // With two rows per accumulator, only the first half is used.
         let mut acc = [[[D::start(); NV]; MR]; MAX_CHAINS];
         acc[0] = start::<D, DEEP, MR, NV>(t);
-        // As in single precision. Groups of one load are as many sums.
+        // As in single precision; if several groups are loaded at a time, the products of all are added to one sum.
         let chains = const { if D::GROUPS == 1 { chains(MR.div_ceil(D::ROWS) * NV) } else { 1 } };
         let mut packed = t.packed;
         let flip = D::flip(t.flip);
@@ -253,8 +261,9 @@ unsafe fn tile<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
 pub(crate) struct Segments {
     /// Segments per row.
     pub(crate) count: usize,
-    /// Elements per segment, and those that have weights.
+    /// Elements per segment.
     pub(crate) len: usize,
+    /// Elements per segment that have weights.
     pub(crate) counted: usize,
     /// Whether elements are signed.
     pub(crate) signed: bool,
@@ -283,6 +292,9 @@ mod words {
     const ROWS: usize = 16;
 
     /// [`super::Kernels::convert`].
+    ///
+    /// # Safety
+    /// As for that function.
     pub(super) unsafe fn convert<D: Widen>(
         s: &Segments,
         (table, rows): (*const usize, usize),
@@ -323,6 +335,9 @@ mod words {
     const STEPS: usize = if cfg!(target_arch = "wasm32") { 1 } else { 2 };
 
     /// As [`super::tile`], for rows that [`convert`] wrote.
+    ///
+    /// # Safety
+    /// As for [`super::TileFn`].
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
     pub(super) unsafe fn tile_of_words<D: Widen, const MR: usize, const NV: usize>(
@@ -360,6 +375,10 @@ mod words {
     }
 
     /// Multiplies the next elements of each row by weights of each column.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `D`. Rows must be valid for the next elements, and `packed` for
+    /// their weights.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
     unsafe fn pairs<D: Widen, const MR: usize, const NV: usize>(
@@ -385,6 +404,9 @@ mod words {
 use words::{convert, tile_of_words};
 
 /// The sums of a tile before the first product.
+///
+/// # Safety
+/// The processor must have the instructions of `D`, and the panel a bias for each column.
 #[inline(always)]
 unsafe fn start<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
     t: &PanelI8,
@@ -400,6 +422,9 @@ unsafe fn start<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: 
 }
 
 /// Stores the sums of each row, each of which gets `own` added.
+///
+/// # Safety
+/// As for [`TileFn`].
 #[inline(always)]
 unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
     t: &PanelI8,
@@ -408,7 +433,7 @@ unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV:
     more: Option<[&[[D::Sums; NV]; MR]; MAX_CHAINS - 1]>,
     own: &[i32; MR],
 ) {
-    // Each kind of output has sums of its own: those that several kinds share would be in memory.
+    // Each kind of output computes its own sums: the compiler would keep sums that several kinds share in memory.
     macro_rules! each_vector {
         (|$sums:ident, $at:ident, $n:ident, $to:ident| $store:expr) => {
             each_vector!([0 1 2 3] |$sums, $at, $n, $to| $store)
@@ -444,6 +469,9 @@ unsafe fn finish<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV:
 }
 
 /// Vector `J` of the sums of each row.
+///
+/// # Safety
+/// The processor must have the instructions of `D`, and the panel a bias for each column.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn sums<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const J: usize>(
@@ -481,7 +509,10 @@ unsafe fn sums<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
     }
 }
 
-/// Reads up to three bytes.
+/// Reads one to three bytes.
+///
+/// # Safety
+/// `p` is valid for them.
 #[inline(always)]
 unsafe fn tail(p: *const u8, count: usize) -> u32 {
     // SAFETY: the caller meets the contract of this function.
@@ -495,6 +526,10 @@ unsafe fn tail(p: *const u8, count: usize) -> u32 {
 }
 
 /// Multiplies the first `groups` groups of activations of each row, at an offset, by weights of each column.
+///
+/// # Safety
+/// The processor must have the instructions of `D`. Rows must be valid for a load at the offset, and `packed` for the
+/// weights of the groups.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn step<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize>(
@@ -536,6 +571,9 @@ unsafe fn step<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: u
 }
 
 /// Loads the activations of accumulator `i`. An odd last row is paired with itself.
+///
+/// # Safety
+/// The processor must have the instructions of `D`, and rows must be valid for a load at the offset.
 #[inline(always)]
 unsafe fn activations<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
     row: &[*const u8; MR],
@@ -550,6 +588,9 @@ unsafe fn activations<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
 }
 
 /// Loads a group of weights of each column.
+///
+/// # Safety
+/// The processor must have the instructions of `D`, and `packed` must be valid for the group.
 #[inline(always)]
 unsafe fn columns<D: Product8<DEEP>, const DEEP: bool, const NV: usize>(packed: *const i8) -> [D::Cols; NV] {
     // SAFETY: the caller meets the contract of this function.
@@ -563,6 +604,9 @@ unsafe fn columns<D: Product8<DEEP>, const DEEP: bool, const NV: usize>(packed: 
 }
 
 /// Multiplies group `G` of the activations of each row by weights of each column.
+///
+/// # Safety
+/// The processor must have the instructions of `D`, and `packed` must be valid for the weights of the group.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "loops over constants are unrolled")]
 unsafe fn group<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: usize, const G: usize>(
@@ -583,6 +627,9 @@ unsafe fn group<D: Product8<DEEP>, const DEEP: bool, const MR: usize, const NV: 
 }
 
 /// The bytes of a segment.
+///
+/// # Safety
+/// `address` is that of a segment of `len` bytes, whose provenance is exposed.
 #[inline(always)]
 unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
     // SAFETY: the caller passes the address of a segment of `len` bytes whose provenance is exposed.
@@ -591,6 +638,9 @@ unsafe fn segment<'a>(address: usize, len: usize) -> &'a [u8] {
 
 /// The correction of the sums of row `i` for the zero point of the weights. In WebAssembly it is a call, as V8 allocates registers
 /// for a whole function.
+///
+/// # Safety
+/// `rows` are the addresses of [`TileFn`].
 #[cfg_attr(not(target_arch = "wasm32"), inline(always))]
 #[cfg_attr(target_arch = "wasm32", inline(never))]
 unsafe fn row_part<D: Product8<DEEP>, const DEEP: bool, const MR: usize>(
@@ -625,7 +675,7 @@ macro_rules! kernels {
     ($table:ident, $name:ident, $tile:ident[$($of:tt)*], $(#[$attr:meta])? { $($nv:literal: [$($mr:literal)*],)* }) => {
         $(#[$attr])?
         unsafe fn $name<const MR: usize, const NV: usize>(t: &PanelI8, rows: *const usize, first: usize) {
-            // SAFETY: the caller meets the contract of this function.
+            // SAFETY: the caller meets the contract of `TileFn`.
             unsafe { $tile::<$($of)*, MR, NV>(t, rows, first) }
         }
 

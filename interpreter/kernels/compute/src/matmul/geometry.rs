@@ -98,14 +98,14 @@ pub(crate) const fn covers<const WIDTH: usize, const STRIDE: usize, const N: usi
     tap < WIDTH && tap <= column && (column - tap).is_multiple_of(STRIDE) && (column - tap) / STRIDE < N
 }
 
-/// Exclusive bound of dimensions: sums and products of two of them fit an `isize`.
+/// Maximum of a dimension: sums and products of two dimensions fit an `isize` of 64 bits.
 const MAX_DIM: usize = 1 << 30;
 
 impl ConvGeometry {
-    /// Checks that all dimensions are in range.
+    /// Checks that all dimensions are in range, and computes the sizes.
     ///
     /// # Errors
-    /// Fails if one is not.
+    /// As [`ConvGeometry::check`].
     pub fn checked(self) -> Result<Checked> {
         self.check()?;
         let (input_len, pixels) = (self.input_len()?, self.pixels()?);
@@ -113,16 +113,25 @@ impl ConvGeometry {
     }
 
     /// Elements of the input.
+    ///
+    /// # Errors
+    /// Fails if their number overflows.
     pub fn input_len(&self) -> Result<usize> {
         product("input", &[self.batch, self.input[0], self.input[1], self.in_channels])
     }
 
     /// Output pixels of all images.
+    ///
+    /// # Errors
+    /// Fails if their number overflows.
     pub fn pixels(&self) -> Result<usize> {
         product("output", &[self.batch, self.output[0], self.output[1]])
     }
 
     /// Checks that all dimensions are in range.
+    ///
+    /// # Errors
+    /// Fails if a dimension is too large, a window, stride or dilation is 0, or a size overflows.
     pub fn check(&self) -> Result<()> {
         let fields = [
             ("batch", [self.batch, 1]),

@@ -33,8 +33,8 @@ const MIN_UNALIGNED_WEIGHTS: usize = 1 << 20;
 /// Minimum number of weights. Packed copies of fewer take little memory, and are read from a cache up to a tenth faster.
 const MIN_WEIGHTS: usize = 32 << 10;
 
-/// Returns whether [`row_product`] takes no more time than a product with packed weights. Each weight is read once, so its
-/// bandwidth is what counts, and a copy would take its memory again.
+/// Returns whether [`row_product`] takes no more time than a product with packed weights. Each weight is read once, so
+/// the memory bandwidth limits both, and a packed copy would take as much memory again.
 pub fn row_product_pays(isa: Isa, rows: usize, depth: usize, columns: usize) -> bool {
     let aligned = lanes(isa) <= 4 || depth.is_multiple_of(lanes(isa));
     let least = if aligned { MIN_WEIGHTS } else { MIN_UNALIGNED_WEIGHTS };
@@ -63,8 +63,8 @@ pub fn row_product(
     if let Some(bias) = bias {
         check_len("bias", bias.len(), columns)?;
     }
-    // A vector that crosses a cache line takes two loads. If all columns begin at the same place of a vector, whole
-    // vectors are loaded from there on, also of `a`, which is copied for that.
+    // A vector that crosses a cache line takes two loads. If all columns begin at the same offset in a vector, aligned
+    // vectors are loaded after the first elements, also of `a`, which is copied to such an offset.
     let lanes = lanes(isa);
     let place = |floats: &[f32]| floats.as_ptr().addr() / size_of::<f32>() % lanes;
     let (a, head) = if depth.is_multiple_of(lanes) {

@@ -61,7 +61,7 @@ impl SparseF32 {
     /// Packs `weights`, `[outputs, inputs]`; `bias` is `[outputs]`.
     ///
     /// # Errors
-    /// Fails if lengths do not match, there are 2^32 weights, or memory cannot be allocated.
+    /// Fails if lengths do not match, there are 2^32 weights or more, or memory cannot be allocated.
     pub fn pack(
         isa: Isa,
         [outputs, inputs]: [usize; 2],
@@ -114,7 +114,7 @@ impl SparseF32 {
     /// Multiplies the rows of `input`, `[rows, inputs]`, into `out`, `[rows, outputs]`.
     ///
     /// # Errors
-    /// Fails if an operand or the scratch has the wrong length.
+    /// Fails if an operand or the scratch has the wrong length, or the number of inputs or of outputs is 0.
     pub fn run(
         &self,
         input: &[f32],
@@ -156,7 +156,8 @@ impl SparseF32 {
                 let first = unit * block;
                 let count = block.min(rows - first);
                 let input = &input[first * self.inputs..][..count * self.inputs];
-                // SAFETY: units have disjoint rows of the output, whose length was checked.
+                // SAFETY: `Shares` returns each unit once. Units have disjoint rows of the output, whose length was
+                // checked.
                 let out = unsafe { out.slice(first * outputs, count * outputs) };
                 dispatch(self.isa, BlockTask { layer: self, input, out, panel, clamp });
             }
@@ -197,6 +198,9 @@ impl SimdTask for BlockTask<'_> {
 }
 
 /// Computes `count` rows, which are the lanes of `V` vectors.
+///
+/// # Safety
+/// The processor must have the instructions of `S`.
 #[inline(always)]
 unsafe fn compute<S: Simd, const V: usize>(task: &mut BlockTask<'_>, count: usize) {
     let layer = task.layer;
@@ -216,7 +220,8 @@ unsafe fn compute<S: Simd, const V: usize>(task: &mut BlockTask<'_>, count: usiz
         {
             let entries = &layer.entries.as_slice()[start..end as usize];
             start = end as usize;
-            // SAFETY: inputs of entries are below `inputs`, and the panel has `inputs` rows of `V` vectors, as `to` has.
+            // SAFETY: inputs of entries are below `inputs`, the panel has `inputs` rows of `V` vectors, and `to` has
+            // `V` vectors. The instructions exist by the caller's contract.
             unsafe {
                 // Two sums, since a sum waits for the one before.
                 let (mut even, mut odd) = ([S::splat(bias); V], [S::splat(0.0); V]);
@@ -240,6 +245,9 @@ unsafe fn compute<S: Simd, const V: usize>(task: &mut BlockTask<'_>, count: usiz
 }
 
 /// Adds the products of a weight with its row of the panel.
+///
+/// # Safety
+/// The processor must have the instructions of `S`, and the panel the row of the entry, of `V` vectors.
 #[inline(always)]
 unsafe fn add_entry<S: Simd, const V: usize>(sums: &mut [S::F; V], entry: &Entry, panel: &[f32]) {
     // SAFETY: the caller ensures that the panel has the row, of `V` vectors.
@@ -253,6 +261,9 @@ unsafe fn add_entry<S: Simd, const V: usize>(sums: &mut [S::F; V], entry: &Entry
 }
 
 /// Transposes `count` rows of `columns` floats into rows of `width` floats; elements beyond `count` stay unchanged.
+///
+/// # Safety
+/// The processor must have the instructions of `S`.
 #[inline(always)]
 unsafe fn transpose<S: Simd>(from: &[f32], columns: usize, count: usize, to: &mut [f32], width: usize) {
     assert!(from.len() >= count * columns && to.len() >= columns * width && count <= width);
@@ -274,6 +285,9 @@ unsafe fn transpose<S: Simd>(from: &[f32], columns: usize, count: usize, to: &mu
 
 /// Transposes the first `some` rows of `width` floats of `from` into the first `some` columns of `count` rows, which are
 /// `step` floats apart.
+///
+/// # Safety
+/// The processor must have the instructions of `S`.
 #[inline(always)]
 unsafe fn transpose_back<S: Simd>(
     from: &[f32],

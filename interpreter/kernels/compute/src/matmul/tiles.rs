@@ -40,7 +40,7 @@ pub(crate) trait Rows: Sync {
 
 /// A family of micro-kernels with its packed columns and its output.
 pub(crate) trait TileKernel<T>: Sync {
-    /// What all tiles of a panel have in common.
+    /// Operands that all tiles of a panel share.
     type Panel;
 
     /// Returns a panel.
@@ -93,8 +93,10 @@ impl Extent {
 
 /// Size of the input rows of a chunk of tiles, in bytes: they stay in the L1 cache while all panels are processed.
 const L1_ROWS: usize = 24 << 10;
-/// Larger packed columns do not stay in the L2 cache, and are read once per chunk of `L2_ROWS` bytes.
+/// Maximum size of packed columns that stay in the L2 cache, in bytes. Larger ones are read once per chunk of `L2_ROWS`
+/// bytes.
 const L2_PACKED: usize = 768 << 10;
+/// Size of the input rows of a chunk of tiles if the packed columns exceed `L2_PACKED`, in bytes.
 const L2_ROWS: usize = 512 << 10;
 
 /// The division into tiles, chunks and units.
@@ -108,12 +110,13 @@ struct Plan {
     units: usize,
     slots: usize,
     chunk_rows: usize,
-    /// Rows of a tile, and number of leading tiles with one more row.
+    /// Rows of a tile, without the additional row of the first ones.
     base: usize,
+    /// Number of leading tiles with one more row.
     extra: usize,
 }
 
-/// Minimum work of a product for several threads: shorter ones end before another thread has started.
+/// Minimum work of a product for several threads: smaller products end before another thread has started.
 const SMALL: usize = 1 << 18;
 
 /// Work of a chunk, for several threads.
@@ -325,7 +328,7 @@ const MAX_SINGLE: usize = 1024;
 /// those of [`Extent::words`].
 ///
 /// # Errors
-/// Fails if there are too many of them: see [`Tiling::is_single_row`].
+/// Fails if there are more than [`MAX_SINGLE`] words: see [`Tiling::is_single_row`].
 #[inline]
 pub(crate) fn single_row<T: Pod + Sync>(
     a: &[T],
@@ -367,8 +370,9 @@ struct Slot<'a, T> {
     /// Addresses of segments.
     table: &'a mut [usize],
     patch: &'a mut [T],
-    /// Converted rows, and their addresses.
+    /// Converted rows.
     words: &'a mut [i32],
+    /// Addresses of the converted rows.
     converted: &'a mut [usize],
 }
 
@@ -458,7 +462,7 @@ fn fill_chunk<R: Rows>(
         rows.fill(group, &mut at, count, table, patch);
     };
     if e.segments == 1 {
-        // The addresses of all tiles are those of one tile.
+        // With one segment per row, the table of all tiles is that of one large tile.
         fill(first, plan.tiles(tiles).map(|(_, count)| count).sum());
     } else {
         plan.tiles(tiles).for_each(|(row, count)| fill(row, count));
@@ -492,7 +496,7 @@ pub(crate) struct Panel {
 }
 
 impl Panels {
-    /// Panels of at most `max_vectors` vectors of `lanes` columns.
+    /// Panels of at most `most` vectors of `lanes` columns.
     pub(crate) fn new(columns: usize, lanes: usize, most: usize) -> Self {
         let vectors = columns.div_ceil(lanes);
         let count = vectors.div_ceil(most);

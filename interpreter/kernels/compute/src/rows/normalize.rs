@@ -16,7 +16,7 @@ const COST: usize = 3;
 pub struct Normalize {
     /// Whether to subtract the mean and add terms; otherwise the result is `x / √(mean square + ε) · factor`.
     pub centered: bool,
-    /// Added to the variance.
+    /// Added to the variance or to the mean square.
     pub epsilon: f32,
     /// Channels at each position.
     pub channels: usize,
@@ -27,10 +27,11 @@ pub struct Normalize {
 }
 
 impl Normalize {
-    /// Normalizes `x` `[…, positions, channels]`. Factors and terms are `[channels]`.
+    /// Normalizes `x` `[…, positions, channels]`. Factors and, if `centered`, terms are `[channels]`; otherwise terms
+    /// are empty.
     ///
     /// # Errors
-    /// Fails if lengths do not match.
+    /// Fails if lengths do not match, or `groups` does not divide `channels`.
     pub fn run(
         &self,
         isa: Isa,

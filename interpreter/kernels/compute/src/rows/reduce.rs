@@ -97,7 +97,7 @@ impl SimdTask for RunTask<'_> {
         unsafe {
             match self.kind {
                 Reduce::Sum => fold!(S::add, 0.0, |i| S::load_n(from.add(i), len - i)),
-                // An extremum may see elements twice, but not the zeros behind a part of a vector.
+                // An extremum may include elements twice, but not the zeros that fill an incomplete vector.
                 _ if len < S::LANES => {
                     return self.run.iter().fold(self.init, |all, x| self.kind.two(all, *x));
                 }
@@ -152,7 +152,7 @@ macro_rules! sums {
 }
 sums! { i8: i16, 128; u8: i16, 128; i16: i32, usize::MAX; }
 
-/// A function of two elements, and an element that leaves the other one unchanged.
+/// A neutral element of a function of two elements, and the function.
 #[derive(Clone, Copy, Debug)]
 pub struct Each<T, F>(pub T, pub F);
 

@@ -23,7 +23,7 @@ pub enum Softmax {
 /// Cost of an element, in elements of a cheap function.
 const COST: usize = 8;
 
-/// Computes rows of `depth` elements.
+/// Applies the function to each row of `depth` elements.
 ///
 /// # Errors
 /// Fails if the lengths differ, or are not multiples of `depth`.
@@ -184,11 +184,11 @@ impl SimdTask for RowsTask<'_> {
 /// SOFTMAX of bytes by a table.
 #[derive(Clone, Debug)]
 pub struct SoftmaxBytes {
-    /// `e^-x` for each difference `x` of two bytes.
+    /// For each difference `x` of two bytes: `e^(-beta · s · x)`, where `s` is the scale of the input.
     pub exp: Vec<f32>,
     /// Scale of the output.
     pub scale: f32,
-    /// Added to the result.
+    /// Added to signed results; not used for unsigned ones.
     pub zero_point: i32,
     /// Whether bytes are signed. Signed results round ties away from zero; unsigned results are rounded by adding a
     /// half and truncating.
@@ -196,7 +196,7 @@ pub struct SoftmaxBytes {
 }
 
 impl SoftmaxBytes {
-    /// Computes rows of `depth` elements.
+    /// Computes the probabilities of each row of `depth` elements.
     ///
     /// # Errors
     /// Fails if the table does not have 256 entries, the lengths differ, or they are not multiples of `depth`.

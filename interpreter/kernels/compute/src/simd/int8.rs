@@ -61,7 +61,7 @@ pub(crate) trait Dot8: Copy + 'static {
     /// Saturates to 16 bits, adds the zero point, clamps to `bounds`, and stores the low byte of the first `n` values, in
     /// the order of the operands of `pairs`.
     unsafe fn store_pairs(p: *mut u8, x: [Self::I; 2], zero_point: i16, bounds: [i16; 2], n: usize);
-    /// Scales, rounds, adds the zero point and clamps.
+    /// Scales, rounds, adds the zero point and clamps, by the record of the vector of columns from `at` on.
     unsafe fn requant(x: Self::I, q: &RequantPart, at: usize) -> Self::I;
     /// Stores the low byte of the first `n` columns.
     unsafe fn store_bytes(p: *mut u8, x: Self::I, n: usize);
@@ -164,8 +164,10 @@ pub(crate) trait Product8<const DEEP: bool = false>: Dot8 {
     allow(dead_code, reason = "other targets have products of bytes")
 )]
 pub(crate) trait Widen: Product8 {
-    /// Widens `n` bytes of each of several rows, and writes each row's `stride` values after the previous row's. Up to 16 values after `n` may be written; after an odd `n`, the first of these is initialized. Adds the sum of each row to
-    /// an element of `sums`, if there are any. The addresses of rows have an exposed provenance.
+    /// Widens `n` bytes of each of several rows. `rows` are their addresses, whose provenance is exposed, and their
+    /// number; `to` is the target of the first row, and the distance to that of the next. Up to 16 values after `n` may
+    /// be written; after an odd `n`, the first of these is 0. Adds the sum of each row to an element of `sums`, if
+    /// given.
     unsafe fn widen(
         rows: (*const usize, usize),
         n: usize,
@@ -186,7 +188,7 @@ pub(crate) trait Widen: Product8 {
 pub(crate) trait TwoRows: Dot8 {
     /// Number of neighbouring pixels whose sums fit the registers: 4 or 8.
     const RUN: usize;
-    /// Whether a row without another one is better computed as pairs of columns.
+    /// Whether a last row without a second one takes less time as pairs of columns.
     const PAIRS_COLUMNS: bool;
 
     /// Loads the first `n` bytes of each row, at most `LANES`, and flips top bits before they are widened as signed values.
@@ -252,7 +254,7 @@ pub(crate) fn dispatch<T: Dot8Task>(isa: Isa, task: T) {
         // SAFETY: the module is compiled with these instructions.
         Bytes::Simd128 => unsafe { wasm::simd128(task) },
         #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-        // SAFETY: see above; a value of `Isa` proves what the products are.
+        // SAFETY: see above; a value of `Isa` proves that the products are those of `vpdpbusd`.
         Bytes::RelaxedDot => unsafe { relaxed::relaxed_dot(task) },
     }
 }
@@ -606,7 +608,7 @@ mod tests {
             let ties =
                 [ChannelTies::Up, ChannelTies::Away, ChannelTies::AwayFrom(columns / 2)][round / 3 % 3];
             let out = OutputQuant { multipliers: &multipliers, zero_point: 5, low: -120, high: 127, ties };
-            // Results around a byte's, with ties, or one or two results.
+            // Results in and around the range of a byte, with ties, or only one or two different results.
             let bits = if round % 2 == 0 { 9 } else { -1 };
             let bounds = |c: usize| {
                 let bound = 1i64 << (bits - multipliers.get(c).map_or(0, |m| m.shift)).clamp(1, 28);

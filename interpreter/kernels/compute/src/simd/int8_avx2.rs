@@ -14,8 +14,8 @@ pub(super) unsafe fn avx2<T: Dot8Task>(task: T) {
     unsafe { task.run::<Avx2Pairs>() }
 }
 
-/// Loaded from memory: if the compiler saw that all lanes are equal, it would flip in general-purpose registers, from
-/// where moves to vector registers are slow.
+/// Masks that flip no top bits, or all. They are loaded from memory: if the compiler saw that all lanes are equal, it
+/// would flip in general-purpose registers, from where moves to vector registers are slow.
 pub(super) static FLIP: [[u8; 64]; 2] = [[0; 64], [0x80; 64]];
 
 /// Eight columns; products are summed in pairs of 16-bit values, which cannot overflow.
@@ -272,7 +272,7 @@ pub(super) unsafe fn requant_rows(
             return;
         }
         let record = Biased::new(q.records.add(at * record(Records::Biased)));
-        // Factors of special records are those of outputs that are bytes.
+        // The bounds of special records are those of bytes, which fit 16 bits.
         let (low, high) = (_mm256_set1_epi16(q.low as i16), _mm256_set1_epi16(q.high as i16));
         let mut i = 0;
         while i < sums.len() {
@@ -521,7 +521,7 @@ unsafe fn alone<T: OwnFunction>(task: T) {
 
 impl TwoRows for Avx2Pairs {
     const RUN: usize = 8;
-    /// One row takes one instruction.
+    /// Widening one row takes one instruction.
     const PAIRS_COLUMNS: bool = false;
 
     #[inline(always)]

@@ -18,7 +18,7 @@ pub(super) unsafe fn plain<T: Dot8Task>(task: T) {
 }
 
 /// # Safety
-/// The processor must have NEON and the dot products.
+/// The processor must have NEON and the dot product instructions (FEAT_DotProd).
 #[target_feature(enable = "neon,dotprod")]
 pub(super) unsafe fn dotprod<T: Dot8Task>(task: T) {
     // SAFETY: the caller meets the contract of this function.
@@ -62,10 +62,10 @@ pub(crate) struct Dot;
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix;
 
-/// Four products per lane.
+/// Adds the products of four bytes of `a` with those of `b` to each lane of `acc`.
 ///
 /// # Safety
-/// The processor must have the dot products.
+/// The processor must have the dot product instructions (FEAT_DotProd).
 #[inline(always)]
 unsafe fn sdot(mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     // SAFETY: the instruction exists by the caller's contract; it accesses no memory.
@@ -76,10 +76,10 @@ unsafe fn sdot(mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     acc
 }
 
-/// Four products per lane, of four bytes of `b` with group `G` of four bytes of `a`.
+/// Adds the products of four bytes of `b` with group `G` of four bytes of `a` to each lane of `acc`.
 ///
 /// # Safety
-/// The processor must have the dot products.
+/// The processor must have the dot product instructions (FEAT_DotProd).
 #[inline(always)]
 unsafe fn sdot_group<const G: usize>(mut acc: int32x4_t, b: int8x16_t, a: int8x16_t) -> int32x4_t {
     // SAFETY: the instruction exists by the caller's contract; it accesses no memory.
@@ -93,7 +93,7 @@ unsafe fn sdot_group<const G: usize>(mut acc: int32x4_t, b: int8x16_t, a: int8x1
 /// `acc[2 · i + j] += Σ a[8 · i + k] · b[8 · j + k]`.
 ///
 /// # Safety
-/// The processor must have the matrix products of 8 bits.
+/// The processor must have the 8-bit matrix multiplication instructions (FEAT_I8MM).
 #[inline(always)]
 unsafe fn smmla(mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     // SAFETY: the instruction exists by the caller's contract; it accesses no memory.
@@ -141,7 +141,7 @@ macro_rules! by_sdot {
             }
             #[inline(always)]
             unsafe fn dot(acc: int32x4_t, q: int8x16_t, b: int8x16_t) -> int32x4_t {
-                // SAFETY: the dot products exist by the trait's contract.
+                // SAFETY: the instruction exists by the trait's contract.
                 unsafe { sdot(acc, q, b) }
             }
             #[inline(always)]
@@ -157,6 +157,9 @@ by_sdot!(Matrix);
 
 impl<P: Products, const V: usize> Neon8<P, V> {
     /// Applies an operation to each vector.
+    ///
+    /// # Safety
+    /// The processor must have NEON.
     #[inline(always)]
     unsafe fn each(mut a: [int32x4_t; V], f: impl Fn(int32x4_t) -> int32x4_t) -> [int32x4_t; V] {
         for a in &mut a {
@@ -166,6 +169,9 @@ impl<P: Products, const V: usize> Neon8<P, V> {
     }
 
     /// Applies an operation to each pair of vectors.
+    ///
+    /// # Safety
+    /// The processor must have NEON.
     #[inline(always)]
     unsafe fn both(
         mut a: [int32x4_t; V],
@@ -500,7 +506,7 @@ impl Product8 for NeonDot<1> {
     }
     #[inline(always)]
     unsafe fn product<const G: usize>(sums: int32x4_t, a: int8x16_t, columns: int8x16_t) -> int32x4_t {
-        // SAFETY: the dot products exist by the trait's contract.
+        // SAFETY: the instruction exists by the trait's contract.
         unsafe { sdot_group::<G>(sums, columns, a) }
     }
     #[inline(always)]
@@ -512,9 +518,9 @@ impl Product8 for NeonDot<1> {
 impl Product8 for NeonMatrix {
     /// Eight activations of each of two rows.
     type A = int8x16_t;
-    /// Eight weights of each of two columns, twice.
+    /// Eight weights of each of four columns, two columns per vector.
     type Cols = [int8x16_t; 2];
-    /// The sums of two rows and two columns, twice.
+    /// The sums of two rows and four columns, two columns per vector.
     type Sums = [int32x4_t; 2];
     const DEPTH: usize = 8;
     const ROWS: usize = 2;
@@ -543,7 +549,7 @@ impl Product8 for NeonMatrix {
         a: int8x16_t,
         columns: [int8x16_t; 2],
     ) -> [int32x4_t; 2] {
-        // SAFETY: the matrix products exist by the trait's contract.
+        // SAFETY: the instruction exists by the trait's contract.
         unsafe { [smmla(sums[0], a, columns[0]), smmla(sums[1], a, columns[1])] }
     }
     #[inline(always)]

@@ -72,6 +72,9 @@ pub(crate) struct Pairs<W, const V: usize>(PhantomData<W>);
 
 impl<W: Words, const V: usize> Pairs<W, V> {
     /// Applies an operation to each vector.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `W`.
     #[inline(always)]
     unsafe fn each(mut a: [W::V; V], f: impl Fn(W::V) -> W::V) -> [W::V; V] {
         for a in &mut a {
@@ -81,6 +84,9 @@ impl<W: Words, const V: usize> Pairs<W, V> {
     }
 
     /// Applies an operation to each pair of vectors.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `W`.
     #[inline(always)]
     unsafe fn both(mut a: [W::V; V], b: [W::V; V], f: impl Fn(W::V, W::V) -> W::V) -> [W::V; V] {
         for (a, b) in a.iter_mut().zip(b) {
@@ -90,6 +96,10 @@ impl<W: Words, const V: usize> Pairs<W, V> {
     }
 
     /// The values of a record of products for four columns.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `W`, and the record [`PRODUCT_FIELDS`] values for each of `4 * V`
+    /// columns.
     #[inline(always)]
     unsafe fn fields(record: *const i32, v: usize) -> [W::V; PRODUCT_FIELDS] {
         // SAFETY: the record has these values for each column.
@@ -102,8 +112,11 @@ impl<W: Words, const V: usize> Pairs<W, V> {
         }
     }
 
-    /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`]. Results have [`PRODUCT_SHIFT`]
-    /// bits of a fraction. Without `AWAY`, all ties round up.
+    /// Requantizes four sums by the values of a record of products: see [`RequantPart::records`]. Results have
+    /// [`PRODUCT_SHIFT`] fractional bits. Without `AWAY`, all ties round up.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `W`.
     #[inline(always)]
     unsafe fn scale<const AWAY: bool>(x: W::V, fields: &[W::V; PRODUCT_FIELDS]) -> W::V {
         let [multiplier, min, max, power, addend, away, _] = *fields;
@@ -117,8 +130,11 @@ impl<W: Words, const V: usize> Pairs<W, V> {
         }
     }
 
-    /// The bytes of 16 results of [`Pairs::scale`]. They are cut out, not narrowed with saturation, which they do not need: in
-    /// WebAssembly, LLVM replaces that by longer sequences.
+    /// The bytes of 16 results of [`Pairs::scale`], extracted without saturation, which they do not need: in
+    /// WebAssembly, LLVM replaces narrowing with saturation by longer sequences.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `W`.
     #[inline(always)]
     unsafe fn to_bytes(y: [W::V; 4]) -> W::V {
         // SAFETY: the caller meets the contract of this function.
@@ -130,6 +146,10 @@ impl<W: Words, const V: usize> Pairs<W, V> {
     }
 
     /// Requantizes and stores the sums of rows with a plain record.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `W`. The record must be that of these columns, and `out` valid for
+    /// `n` bytes of each row.
     #[cold]
     #[inline(never)]
     unsafe fn requant_plain_rows(
@@ -148,6 +168,9 @@ impl<W: Words, const V: usize> Pairs<W, V> {
     }
 
     /// Requantizes the sums of a vector whose record is plain.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `W`, and the record must be that of these columns.
     #[inline(never)]
     unsafe fn requant_plain(x: [W::V; V], q: &RequantPart, record: *const i32) -> [W::V; V] {
         let mut out = x;
@@ -176,7 +199,8 @@ impl<W: Words, const V: usize> Pairs<W, V> {
     }
 }
 
-/// Calls `$f` with a pointer to at least 16 bytes, the first `$n` of which are those at `$p`.
+/// Evaluates `$f` with `$name`, a pointer to at least `$needed` bytes (16 or less), the first `$n` of which are those
+/// at `$p`.
 macro_rules! padded {
     ($p:expr, $n:expr, $needed:expr, $name:ident => $f:expr) => {
         if $n >= $needed {
@@ -191,6 +215,9 @@ macro_rules! padded {
 }
 
 /// Stores the first `n` bytes, at most eight, of each half: one or two pixels that are `stride` apart.
+///
+/// # Safety
+/// The processor must have the instructions of `W`, and `out` must be valid for these bytes.
 #[inline(always)]
 unsafe fn store_pixels<W: Words>(out: *mut u8, bytes: W::V, (pixels, stride): (usize, usize), n: usize) {
     // SAFETY: the caller meets the contract of this function.
@@ -401,6 +428,9 @@ impl<W: Words, const V: usize> Dot8 for Pairs<W, V> {
 }
 
 /// Stores the first `n` bytes: all 16 by `whole`, or eight by `half`, if that many are wanted.
+///
+/// # Safety
+/// `p` is valid for them.
 #[inline(always)]
 unsafe fn store<T: Copy>(
     p: *mut u8,
@@ -440,7 +470,7 @@ impl<W: Words> Pairs<W, 1> {
         unsafe {
             let record = q.records.add(at * record(Self::RECORDS));
             if !*q.special.add(at / Self::LANES) {
-                // A copy: sums whose address is known to others would always be in memory.
+                // A copy: if a function received the address of the sums, they would always be in memory.
                 let mut copy = [[W::splat_32(0)]; 4];
                 for (to, from) in copy.iter_mut().zip(sums) {
                     *to = *from;
@@ -448,7 +478,7 @@ impl<W: Words> Pairs<W, 1> {
                 return Self::requant_plain_rows(&copy[..sums.len()], q, record, (out, stride), n);
             }
             let fields = Self::fields(record, 0);
-            // Without a loop, from which the compiler would move parts of products.
+            // Without a loop, out of which the compiler would move parts of products.
             let mut y = [W::splat_32(0); 4];
             macro_rules! rows {
                 ($away:literal: $($i:literal)*) => { $(
@@ -508,7 +538,7 @@ impl<W: Words> TwoRows for Pairs<W, 2> {
                 }
                 return Self::requant_plain_rows(&copy[..sums.len()], q, q.records, (out, stride), n);
             }
-            // Without a loop, from which the compiler would move parts of products.
+            // Without a loop, out of which the compiler would move parts of products.
             macro_rules! two {
                 ($away:literal: $i:literal) => {
                     if let Some([first, others @ ..]) = sums.get($i..) {

@@ -8,7 +8,7 @@ use crate::base::requant::{Records, RequantPart};
 use crate::simd::intrinsics;
 
 /// # Safety
-/// The module must be compiled with `relaxed-simd`, and the product be that of `has_unsigned_dot`.
+/// The module must be compiled with `relaxed-simd`, and `has_unsigned_dot` must return true.
 #[target_feature(enable = "simd128,relaxed-simd")]
 pub(super) unsafe fn relaxed_dot<T: Dot8Task>(task: T) {
     // SAFETY: the caller meets the contract of this function.
@@ -29,6 +29,9 @@ fn dot(sums: v128, activations: v128, weights: v128) -> v128 {
 }
 
 /// Loads the first `n` bytes, at most 8.
+///
+/// # Safety
+/// `p` is valid for them.
 #[inline(always)]
 unsafe fn eight(p: *const u8, n: usize) -> v128 {
     // SAFETY: the pointer is valid for `n` bytes by the caller's contract.

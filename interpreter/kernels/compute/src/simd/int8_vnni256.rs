@@ -24,10 +24,10 @@ pub(super) unsafe fn vl<T: Dot8Task>(task: T) {
     unsafe { task.run::<VnniVl>() }
 }
 
-/// Bytes that flip all top bits of a vector, or none; loaded from memory for the reason of `int8_avx2.rs`.
+/// Bytes that flip all top bits of a vector, or none; loaded from memory for the reason given in `int8_avx2.rs`.
 static FLIP: [[u8; 32]; 2] = [[0; 32], [0x80; 32]];
 
-/// Interleaves the first eight bytes of four rows.
+/// Interleaves the first `n` bytes, at most eight, of four rows; missing bytes are 0.
 ///
 /// # Safety
 /// The processor must have AVX2; pointers are valid for `n` bytes.

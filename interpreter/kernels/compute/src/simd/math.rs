@@ -1,4 +1,4 @@
-//! Vectorised functions with errors of a few units in the last place.
+//! Vectorized functions. Errors are a few units in the last place, except for [`gelu`].
 
 use crate::simd::Simd;
 

@@ -174,7 +174,7 @@ fn portable<T: SimdTask>(task: T) -> T::Out {
     unsafe { task.run::<Portable>() }
 }
 
-/// Methods made of one expression each, of intrinsics.
+/// Defines methods whose bodies are one expression of intrinsics each.
 #[allow(unused_macros, reason = "some targets have only the portable set")]
 macro_rules! intrinsics {
     ($($name:ident($($arg:ident: $ty:ty),*) $(-> $out:ty)? = $body:expr;)*) => {
@@ -247,7 +247,7 @@ unsafe fn store_first8(p: *mut f32, v: std::arch::x86_64::__m256, n: usize) {
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
-/// Evaluates an expression per lane. `array::from_fn` and `map` are calls that only a whole-program optimisation
+/// Evaluates an expression per lane. `array::from_fn` and `map` are calls that only a whole-program optimization
 /// reliably inlines.
 macro_rules! each_lane {
     ($i:ident => $x:expr) => {

@@ -43,9 +43,13 @@ pub(super) unsafe fn avx512<T: SimdTask>(task: T) -> T::Out {
 /// Eight set lanes followed by eight clear ones; a window into the array is the mask of the first `n` lanes.
 static FIRST: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
+/// The mask of the first `n` of eight lanes.
+///
+/// # Safety
+/// The processor must have AVX.
 #[inline(always)]
 unsafe fn first8(n: usize) -> __m256i {
-    // SAFETY: AVX exists by the trait's contract; the window is inside the array, as `n` is limited to 8.
+    // SAFETY: AVX exists by the caller's contract; the window is inside the array, as `n` is limited to 8.
     unsafe { _mm256_loadu_si256(FIRST.as_ptr().add(8 - n.min(8)).cast()) }
 }
 

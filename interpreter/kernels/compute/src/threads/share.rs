@@ -16,14 +16,15 @@ pub fn threads_for(par: &dyn Parallel, work: usize) -> &dyn Parallel {
     if is_one_task(work) { &Serial } else { par }
 }
 
-/// Returns whether an amount of work, in elements of a cheap function, is one task of the calling thread. Kernels spare
-/// small tensors the divisions of [`chunk_len`], which take longer than their elements.
+/// Returns whether an amount of work, in elements of a cheap function, is one task of the calling thread. For small
+/// tensors, kernels then skip the divisions of [`chunk_len`], which take longer than the elements.
 pub(crate) fn is_one_task(work: usize) -> bool {
     work < 2 * PER_TASK
 }
 
-/// Returns the number of items per task, for `count` items that are each as much work as `each` elements: several tasks
-/// per thread, of at least `PER_TASK` elements.
+/// Returns the number of items per task, for `count` items that are each as much work as `each` elements: about four
+/// tasks per thread, of at least `PER_TASK` elements. A single thread gets tasks of some 10 ms, between which the work
+/// may be interrupted.
 pub fn chunk_len(par: &dyn Parallel, count: usize, each: usize) -> usize {
     let threads = par.threads();
     if threads < 2 {
@@ -52,7 +53,7 @@ impl Shares<'_> {
         }
     }
 
-    /// Returns the next task for the owner of share `mine`.
+    /// Returns the next task for the owner of share `mine`; `None` if all shares are empty.
     pub(crate) fn take(&self, mine: usize) -> Option<usize> {
         let halves = |share: u64| (share >> HALF, share & u64::from(u32::MAX));
         let first = |share: u64| {

@@ -75,7 +75,7 @@ impl DepthwiseF32 {
     /// scratch.
     ///
     /// # Errors
-    /// Fails if the geometry does not match the filter, or an operand has the wrong length.
+    /// Fails if the geometry is out of range or does not match the filter, or an operand has the wrong length.
     pub fn run(
         &self,
         geo: &ConvGeometry,
@@ -154,15 +154,18 @@ struct RowsTask<'a> {
 struct Span {
     /// First tap of the first pixel.
     input: *const f32,
-    /// Input elements from tap to tap, down and across, and from pixel to pixel.
+    /// Input elements from one row of taps to the next.
     down: usize,
+    /// Input elements from tap to tap in a row.
     across: usize,
+    /// Input elements from pixel to pixel.
     next: usize,
     /// Taps inside the input.
     taps: [usize; 2],
     bias: *const f32,
-    /// Weights of the first tap, and elements from one row of weights to the next.
+    /// Weights of the first tap.
     weights: *const f32,
+    /// Elements from one row of weights to the next.
     weights_down: usize,
     out: *mut f32,
     /// Output elements from pixel to pixel.
@@ -231,7 +234,8 @@ impl SimdTask for RowsTask<'_> {
                         let pixels = x..x + (x..edge.end).take_while(same).count();
                         x = pixels.end;
                         let mut vectors = self.vectors.clone();
-                        // Sums of few pixels depend on each other, so sums of other channels are computed in between.
+                        // Each addition to a sum waits for the previous one. For few pixels, sums of other channels are
+                        // computed in between.
                         if pixels.len() < 4 && layer.multiplier == 1 {
                             while vectors.len() >= 4 && (vectors.start + 4) * S::LANES <= channels {
                                 for x in pixels.clone() {
@@ -272,6 +276,10 @@ impl SimdTask for RowsTask<'_> {
 
 /// Computes a pixel for `V` complete vectors of channels. `s` is the span of the first one, `per_vector` the number of
 /// packed elements of each.
+///
+/// # Safety
+/// The processor must have the instructions of `S`. Taps of the span must be inside the input, and its pixels inside
+/// the output, for all vectors.
 #[inline(always)]
 unsafe fn pixel<S: Simd, const V: usize>(s: &Span, per_vector: usize) {
     // SAFETY: the caller meets the contract of this function.
@@ -299,6 +307,11 @@ unsafe fn pixel<S: Simd, const V: usize>(s: &Span, per_vector: usize) {
     }
 }
 
+/// Computes a span, whose inputs are read as the layer requires.
+///
+/// # Safety
+/// The processor must have the instructions of `S`. Taps of the span must be inside the input, and its pixels inside
+/// the output.
 #[inline(always)]
 unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(layer: &DepthwiseF32, s: Span) {
     // SAFETY: the caller meets the contract of this function.
@@ -313,13 +326,18 @@ unsafe fn any_span<S: Simd, const KW: usize, const STRIDE: usize>(layer: &Depthw
     }
 }
 
-/// How the inputs of a vector are read: channels of which some are missing, all channels, or one channel for all lanes.
+/// Reading of the inputs of a vector: channels of which some are missing.
 const PARTIAL: u8 = 0;
+/// Reading of the inputs of a vector: all channels.
 const FULL: u8 = 1;
+/// Reading of the inputs of a vector: one channel for all lanes.
 const REPEATED: u8 = 2;
 
 /// Computes a span of `KW` taps across, or of any number if `KW` is 0. Pixels are `STRIDE` times as far apart as taps,
 /// or at any distance if `STRIDE` is 0.
+///
+/// # Safety
+/// As for [`any_span`].
 #[inline(always)]
 unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const READ: u8>(mut s: Span) {
     // SAFETY: the caller's contract; each step stays within the span.
@@ -345,6 +363,9 @@ unsafe fn span<S: Simd, const KW: usize, const STRIDE: usize, const READ: u8>(mu
 }
 
 /// Computes `N` neighbouring pixels.
+///
+/// # Safety
+/// As for [`any_span`].
 #[inline(always)]
 unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const READ: u8, const N: usize>(s: &Span) {
     // SAFETY: the caller meets the contract of this function.
@@ -377,6 +398,9 @@ unsafe fn pixels<S: Simd, const KW: usize, const STRIDE: usize, const READ: u8, 
 }
 
 /// Inputs of the span's channels, the first one at `p`.
+///
+/// # Safety
+/// The processor must have the instructions of `S`, and `p` must be valid for these inputs.
 #[inline(always)]
 unsafe fn fetch<S: Simd, const READ: u8>(s: &Span, p: *const f32) -> S::F {
     // SAFETY: the caller meets the contract of this function.

@@ -25,7 +25,7 @@ pub struct DepthwiseI8 {
     isa: Isa,
     filter: DepthwiseFilter,
     lanes: usize,
-    /// The first vectors, whose weights, bias and factors are in `wide` or `pairs` instead.
+    /// Number of leading vectors, whose weights, bias and factors are in `wide` or `pairs` instead.
     skip: usize,
     /// For each other vector of channels, for each four rows of the window, for each column: `[channel][4]`.
     packed: AlignedVec<i8>,
@@ -39,14 +39,15 @@ pub struct DepthwiseI8 {
     requant: Requant,
     /// At least a pixel of padding, whose real value is 0.
     blank: AlignedVec<u8>,
-    /// Blocks of 64 channels.
+    /// Blocks of 64 bytes of the output.
     #[cfg(target_arch = "x86_64")]
     wide: Option<packed::Wide>,
     pairs: Option<Pairs>,
 }
 
 impl DepthwiseI8 {
-    /// Packs a filter for windows like `geo`'s; input and output sizes may change. `bias` is `[channels]`.
+    /// Packs a filter `[1, height, width, channels]` for windows like `geo`'s; input and output sizes may change.
+    /// `bias` is `[channels]`.
     ///
     /// # Errors
     /// Fails if lengths do not match, a zero point or multiplier is out of range, or memory cannot be allocated.
@@ -159,7 +160,8 @@ impl DepthwiseI8 {
     /// scratch.
     ///
     /// # Errors
-    /// Fails if the geometry does not match the filter, or an operand has the wrong length.
+    /// Fails if the geometry is out of range or does not match the filter, if its stride or dilation needs other packed
+    /// weights than [`DepthwiseI8::pack`] made, or if an operand has the wrong length.
     pub fn run(&self, geo: &ConvGeometry, input: &[u8], out: &mut [u8], par: &dyn Parallel) -> Result<()> {
         self.run_checked(&geo.checked()?, input, out, par)
     }
@@ -342,6 +344,10 @@ impl Dot8Task for RowsTask<'_> {
 
 /// Computes pixels of a row, with `KW` adjacent taps across and pixels `STRIDE` apart, or with any geometry if `KW` is
 /// 0.
+///
+/// # Safety
+/// The processor must have the instructions of `D`. The row must be that of a checked geometry. With `inside`, all
+/// columns of the windows must be inside the input.
 #[inline(always)]
 unsafe fn any<D: Dot8, const KW: usize, const STRIDE: usize>(
     r: &Row<'_>,
@@ -383,6 +389,9 @@ unsafe fn any<D: Dot8, const KW: usize, const STRIDE: usize>(
 }
 
 /// Computes `N` neighbouring pixels, beginning at `x`. `ZERO`: the weights have a zero point.
+///
+/// # Safety
+/// As for [`any`].
 #[inline(always)]
 unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const ZERO: bool, const N: usize>(
     r: &Row<'_>,
@@ -430,6 +439,9 @@ unsafe fn run_of<D: Dot8, const KW: usize, const STRIDE: usize, const ZERO: bool
 
 /// Computes two neighbouring pixels of a window of at most four rows, whose columns are inside the input. Each column that they
 /// read is interleaved once.
+///
+/// # Safety
+/// As for [`any`].
 #[inline(always)]
 unsafe fn two_pixels<D: Dot8, const KW: usize, const STRIDE: usize>(r: &Row<'_>, rows: &FourRows, x: usize) {
     let pixel = r.layer.filter.channels;
@@ -468,6 +480,9 @@ unsafe fn two_pixels<D: Dot8, const KW: usize, const STRIDE: usize>(r: &Row<'_>,
 }
 
 /// Rows of a window, beginning at `ky`. Missing rows have weights of zero and read padding.
+///
+/// # Safety
+/// As for [`any`].
 #[inline(always)]
 unsafe fn four_rows(r: &Row<'_>, ky: usize) -> FourRows {
     let mut rows = FourRows { base: [r.blank; 4], mask: [0; 4] };
@@ -482,9 +497,13 @@ unsafe fn four_rows(r: &Row<'_>, ky: usize) -> FourRows {
 }
 
 /// The bytes of four rows at an offset, or padding.
+///
+/// # Safety
+/// As for [`any`]. Unless `outside`, the offset must be that of a column inside the input.
 #[inline(always)]
 unsafe fn fetch<D: Dot8>(r: &Row<'_>, rows: &FourRows, offset: usize, outside: bool, flip: D::Flip) -> D::Q {
-    // SAFETY: guaranteed by the caller; the arrays have at least as many bytes as the longest vector has channels.
+    // SAFETY: the caller meets the contract of this function: addresses are inside of the input, or of padding, and
+    // `channels` bytes follow.
     unsafe {
         let mut p = [r.blank; 4];
         if !outside {

@@ -20,7 +20,8 @@ use crate::simd::int8::Simd128Pairs;
 use crate::simd::int8::{Avx2Pairs, Sse41Pairs};
 use crate::simd::int8::{Layout, OwnFunction, TwoRows};
 
-/// Number of neighbouring pixels that are computed at a time, or twice this number.
+/// Number of neighbouring pixels that are computed at a time; twice this number in the interior if [`TwoRows::RUN`] is
+/// 8.
 const RUN: usize = 4;
 
 /// Packed operands.
@@ -53,7 +54,7 @@ fn rows_fn(isa: Isa) -> Option<(RowsFn, bool)> {
         Bytes::Sse41 => Some((sse41, Sse41Pairs::<2>::PAIRS_COLUMNS)),
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         Bytes::Simd128 => Some((simd128, Simd128Pairs::<2>::PAIRS_COLUMNS)),
-        // Its products of four bytes need more shuffles than they save.
+        // The shuffles that products of four bytes need take longer than the instructions that they save.
         #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
         Bytes::RelaxedDot => Some((simd128, Simd128Pairs::<2>::PAIRS_COLUMNS)),
         _ => None,
@@ -66,8 +67,8 @@ impl Pairs {
         rows_fn(isa).is_some()
     }
 
-    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)` for signed activations, or with `flip` for
-    /// unsigned ones of which 128 is subtracted. `None` if the instruction set has other products.
+    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias[channel]` for signed activations, or with
+    /// `flip` for unsigned ones, from which 128 is subtracted. `None` if the instruction set has other products.
     ///
     /// # Errors
     /// Fails if a multiplier is out of range, or memory cannot be allocated.
@@ -167,7 +168,7 @@ macro_rules! set {
     ($name:ident, $pairs:ty, $features:literal) => {
         #[target_feature(enable = $features)]
         unsafe fn $name(task: RowsTask<'_>) {
-            // SAFETY: the caller meets the contract of this function.
+            // SAFETY: the caller meets the contract of `RowsFn`.
             unsafe { task.run::<$pairs>() }
         }
     };
@@ -208,6 +209,10 @@ struct Row<'a> {
 }
 
 impl RowsTask<'_> {
+    /// Computes the rows.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `D`; otherwise as for [`Pairs::run`].
     #[inline(always)]
     unsafe fn run<D: TwoRows>(self) {
         let (layer, geo) = (self.layer, self.geo);
@@ -322,7 +327,11 @@ impl Row<'_> {
     }
 }
 
-/// Computes a pixel of a window of one column that is inside of the input, as layers over time have it.
+/// Computes a pixel of a window of one column that is inside of the input, as in convolutions over time.
+///
+/// # Safety
+/// The processor must have the instructions of `D`. The row must be that of a checked geometry, with all rows of the
+/// window inside of the input.
 #[inline(always)]
 unsafe fn column<D: TwoRows>(r: &Row<'_>, x: usize) {
     let (geo, pixel, height) = (r.geo, r.layer.channels, r.layer.window[0]);
@@ -358,6 +367,10 @@ unsafe fn column<D: TwoRows>(r: &Row<'_>, x: usize) {
 }
 
 /// Computes `N` neighbouring pixels, beginning at `x`. With `EDGE`, columns may be outside of the input.
+///
+/// # Safety
+/// The processor must have the instructions of `D`. The row must be that of a checked geometry, and without `EDGE` all
+/// columns inside of the input.
 #[inline(always)]
 unsafe fn run<
     D: TwoRows,
@@ -389,6 +402,9 @@ unsafe fn run<
 }
 
 /// Adds the taps of two rows of the window, or, `ALONE`, of one.
+///
+/// # Safety
+/// As for [`run`].
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
 unsafe fn taps<
@@ -479,6 +495,9 @@ unsafe fn taps<
 
 /// Adds the taps of the last row of the window, each two columns of which are a pair. The row begins at `start`; `mask` is 0 for
 /// rows of padding.
+///
+/// # Safety
+/// As for [`run`].
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
 unsafe fn columns<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const N: usize, const EDGE: bool>(
@@ -503,7 +522,7 @@ unsafe fn columns<D: TwoRows, const WIDTH: usize, const STRIDE: usize, const N: 
             let address = |ahead: usize| at(ahead, start.wrapping_add((ahead * pixel) & mask));
             for tap in (0..r.layer.window[1]).step_by(2) {
                 let w = D::load(weights.add(tap * D::LANES).cast());
-                // A last column without another one has a weight of zero beside its own.
+                // Beside the weight of an unpaired last column is a weight of zero.
                 let second = if tap + 1 < r.layer.window[1] { dilation } else { 0 };
                 for t in 0..N {
                     let ahead = t * stride + tap * dilation;

@@ -30,11 +30,13 @@ const PLACES: usize = 16;
 /// A block of all output rows, for short windows.
 #[derive(Clone, Copy)]
 struct Place {
-    /// First byte of the block, its number of bytes, and the mask of these bytes.
+    /// First byte of the block.
     start: usize,
+    /// Number of bytes.
     n: usize,
+    /// Mask of these bytes.
     mask: u64,
-    /// Weights, bias and factors of the block.
+    /// Index of the block's weights, bias and factors.
     phase: usize,
     /// Position in an input row of the byte that the first tap reads first. It wraps around if it is in the padding.
     from: usize,
@@ -45,7 +47,7 @@ struct Place {
 /// A block of an output row.
 struct Block<'a> {
     wide: &'a Wide,
-    /// Weights, bias and factors of the block.
+    /// Index of the block's weights, bias and factors.
     phase: usize,
     /// Bytes from tap to tap.
     step: usize,
@@ -60,10 +62,11 @@ struct Block<'a> {
 /// are padding.
 struct Quad {
     rows: [*const u8; 4],
-    /// Position of that byte of the first row in its input row, distance of the positions of neighbouring rows, and bytes
-    /// of an input row.
+    /// Position of that byte of the first row in its input row.
     position: isize,
+    /// Distance of the positions of neighbouring rows.
     apart: isize,
+    /// Bytes of an input row.
     line: usize,
 }
 
@@ -96,7 +99,8 @@ macro_rules! store {
         let bias = wide.bias.as_slice()[first..first + BLOCK].as_ptr();
         let bounds = [_mm512_set1_epi8(wide.bounds[0]), _mm512_set1_epi8(wide.bounds[1])];
         let (stride, line) = (rows.geo.stride[1], rows.geo.output[1] * wide.channels);
-        // SAFETY: the caller of `Rows::run` has checked instructions and lengths; the bytes are those of existing pixels.
+        // SAFETY: the caller of `Rows::run` has checked instructions and lengths, and has exclusive access to the row;
+        // the bytes are those of existing pixels.
         unsafe {
             let bytes = finish($sums, bias, &wide.requant.part(first, BLOCK), bounds, wide.signed);
             let out = rows.out.ptr($row * line);
@@ -116,7 +120,8 @@ macro_rules! store {
 impl Rows<'_> {
     /// # Safety
     /// The processor must have AVX-512 F, BW, DQ, VL and VNNI. Lengths and geometry must be checked: the input has all
-    /// images, and the output all pixels. No other thread may access these rows of the output.
+    /// images, `blank` at least `REACH` bytes, and the output all pixels. No other thread may access these rows of the
+    /// output.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
     pub(super) unsafe fn run(self) {
@@ -376,7 +381,7 @@ fn keep(block: &[u8], start: usize, channels: usize, out: &mut [u8]) {
         let to = pixel / 2 * channels + (bytes.start - pixel * channels);
         let (to, from) = (&mut out[to..][..bytes.len()], &block[bytes.start - start..bytes.end - start]);
         if to.len() < 16 {
-            // Shorter than a call of `memcpy`.
+            // Takes less time than a call of `memcpy`.
             to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         } else {
             to.copy_from_slice(from);

@@ -75,7 +75,7 @@ impl Order {
         }
     }
 
-    /// Returns whether an order supports windows.
+    /// Returns whether an order supports windows of this geometry.
     pub(super) fn takes(self, geo: &ConvGeometry) -> bool {
         match self {
             Order::Channels => channels_take(geo),
@@ -117,14 +117,15 @@ pub(super) struct Wide {
     pub(super) weights: AlignedVec<i8>,
     pub(super) bias: AlignedVec<i32>,
     pub(super) requant: Requant,
-    /// Bounds of the output as bytes, and whether they are signed.
+    /// Bounds of the output as bytes.
     pub(super) bounds: [i8; 2],
+    /// Whether the output is signed.
     pub(super) signed: bool,
 }
 
 impl Wide {
-    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias(channel)`. `None` if the window or the output is
-    /// not supported, or a weight is 255, which is not the sum of two bytes.
+    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias[channel]`. `None` if the window or the output
+    /// is not supported, or a weight is 255, which is not the sum of two signed bytes.
     pub(super) fn pack(
         order: Order,
         filter: &DepthwiseFilter,
@@ -205,7 +206,7 @@ fn channels_take(geo: &ConvGeometry) -> bool {
     matches!(geo.stride[1], 1 | 2) && geo.dilation[1] == 1 && padded(geo.window[1]).is_some()
 }
 
-/// Returns the width of the kernel for windows of this width.
+/// Returns the width of the kernel for windows of this width; `None` if they are wider than every kernel.
 fn padded(width: usize) -> Option<usize> {
     [3, 5, 7].into_iter().find(|kernel| width <= *kernel)
 }
@@ -303,7 +304,7 @@ pub(super) unsafe fn finish(
 /// Interleaves the bytes of four rows, in the order of [`channel`].
 ///
 /// # Safety
-/// The processor must have AVX-512 F and BW.
+/// The processor must have AVX-512 F, BW, DQ, VL and VNNI.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn interleave([first, second, third, fourth]: [__m512i; 4]) -> [__m512i; 4] {

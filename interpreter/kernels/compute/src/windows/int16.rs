@@ -1,7 +1,7 @@
 //! Products of 16-bit activations and 8-bit weights.
 //!
 //! A product is computed as two 8-bit products: an activation is `256 · high + low + 128`, where `high` and `low` are
-//! signed bytes, so that its sum with weights `w` is `256 · Σ high · w + Σ low · w + 128 · Σ w`.
+//! signed bytes, so the sum of products with weights `w` is `256 · Σ high · w + Σ low · w + 128 · Σ w`.
 
 use std::ops::Range;
 
@@ -43,8 +43,8 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Sums of up to 48 bits times factors that are rounded to 16 bits; ties round up. `None` if a factor is not a
-    /// right shift.
+    /// Sums of up to 48 bits times factors that are rounded to 16 bits; ties round up. `None` unless all products are
+    /// shifted to the right, by 1 to 62 bits.
     pub fn fixed(multipliers: &[Multiplier]) -> Option<Self> {
         let one = |m: &Multiplier| {
             let kept = if m.multiplier < 0x7fff_0000 { (m.multiplier + (1 << 15)) >> 16 } else { 0x7fff };
@@ -64,8 +64,8 @@ impl Scale {
 }
 
 impl WideSums {
-    /// For columns of `weights.len() / columns` consecutive weights each, with one `bias` and factor each. Results are
-    /// clamped to `low..=high`.
+    /// For columns of consecutive weights, one column per factor of `scale`, with one `bias` each. Results are clamped
+    /// to `bounds`.
     ///
     /// # Errors
     /// Fails if lengths do not match, or a sum could overflow.
@@ -89,7 +89,7 @@ impl WideSums {
         Ok(WideSums { base, scale, low, high })
     }
 
-    /// Outputs `[rows, columns]` from the sums of both halves of the activations.
+    /// Computes outputs `[rows, columns]` from the sums of the upper and of the lower halves of the activations.
     ///
     /// # Errors
     /// Fails if lengths do not match.

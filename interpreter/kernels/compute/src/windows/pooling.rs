@@ -106,8 +106,9 @@ impl SimdTask for RowTask<'_> {
 
 /// Windows of neighbouring elements of an output row, whose taps are at the same distance from each of them.
 struct Windows {
-    /// Elements from tap to tap.
+    /// Elements from one row of taps to the next.
     down: usize,
+    /// Elements from tap to tap in a row.
     across: usize,
     taps: [usize; 2],
     clamp: Clamp,
@@ -115,6 +116,10 @@ struct Windows {
 
 impl Windows {
     /// Computes `len` elements.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`. `from` must be valid for all taps of `len` elements, and `to`
+    /// for these elements.
     #[inline(always)]
     unsafe fn pool<S: Simd, const MAX: bool>(&self, from: *const f32, to: *mut f32, len: usize) {
         // SAFETY: the caller meets the contract of this function.
@@ -141,6 +146,10 @@ impl Windows {
     }
 
     /// `NV` vectors. Unless `FULL`, the last one has `n` elements.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`. `from` must be valid for all taps of the vectors, and `to` for
+    /// these.
     #[inline(always)]
     unsafe fn block<S: Simd, const MAX: bool, const FULL: bool, const NV: usize>(
         &self,

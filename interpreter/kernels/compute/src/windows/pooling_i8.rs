@@ -28,8 +28,7 @@ const MAX_NARROW: usize = 257;
 /// quantization. Means round ties away from zero; results are clamped to `bounds`.
 ///
 /// # Errors
-/// Fails if a window is entirely padding or too large, or an operand has the wrong
-/// length.
+/// Fails if a window is entirely padding or too large, or an operand has the wrong length.
 #[allow(clippy::too_many_arguments, reason = "one argument per operand")]
 pub fn pool_2d_bytes(
     isa: Isa,
@@ -118,7 +117,7 @@ impl SimdTask for RowsTask<'_> {
 struct Limits {
     flip: u8,
     bounds: [i32; 2],
-    /// Bounds of unsigned values, if results are bytes without them.
+    /// Bounds as unsigned bytes; `None` if one is outside of the range of a byte.
     unsigned: Option<[u8; 2]>,
 }
 
@@ -134,8 +133,9 @@ impl Limits {
 struct Windows<'a> {
     /// The input, beginning at the first tap of the first window.
     input: &'a [u8],
-    /// Elements between vertical and between horizontal neighbours among the taps.
+    /// Elements from one row of taps to the next.
     down: usize,
+    /// Elements from tap to tap in a row.
     across: usize,
     taps: [usize; 2],
     limits: Limits,
@@ -300,8 +300,8 @@ impl Windows<'_> {
         // SAFETY: quotients within the range of a byte, as `count` is positive.
         let whole = |x: f32| -> i32 { unsafe { x.to_int_unchecked() } };
         if taps <= MAX_RECIPROCAL {
-            // Adding half a tap more than rounding requires keeps whole quotients above the rounding error of the
-            // product, and all others below the next whole number.
+            // Adding 0.5 more than rounding requires keeps whole quotients above the rounding error of the product, and
+            // all others below the next whole number.
             let (half, reciprocal) = ((count / 2) as f32 + 0.5, 1.0 / count as f32);
             for i in 0..N {
                 let sum = real(i);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn means_are_exact_for_every_count() {
-        // One channel whose sum takes values around each multiple of the count, at both ways of dividing.
+        // One channel whose sum takes values around each multiple of the count, with both ways of dividing.
         for (count, step) in [(1usize, 1usize), (2, 1), (3, 1), (257, 7), (258, 5), (4096, 501), (4097, 501)]
         {
             let geo = ConvGeometry {

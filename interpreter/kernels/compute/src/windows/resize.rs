@@ -44,7 +44,7 @@ impl Fraction for f32 {
     }
 }
 
-/// Number of units of a fixed-point fraction.
+/// The fixed-point number 1: fractions have 10 bits.
 const ONE: i32 = 1 << 10;
 
 impl Fraction for i32 {
@@ -344,7 +344,8 @@ impl<T: Interpolate> SimdTask for RowTask<'_, T> {
 }
 
 impl<T: Interpolate> RowTask<'_, T> {
-    /// Computes channels in blocks, the largest that are not larger than a pixel.
+    /// Computes the row. Pixels of few channels are gathered where possible; others are computed in blocks of channels,
+    /// the largest that are not larger than a pixel.
     #[inline(always)]
     fn blocks<const SIXTEENTHS: bool>(self) {
         let channels = self.shape.channels;

@@ -2,8 +2,8 @@
 
 use crate::base::clamp::Clamp;
 
-/// Where parts of a row go: part `i` begins `stride * i` elements after the start, less `padding`. What is outside of the
-/// row is left out.
+/// Placement of parts in a row: part `i` begins `stride * i` elements after the start, less `padding`. Elements outside
+/// of the row are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scatter {
     /// Elements of a part.
@@ -15,10 +15,10 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// Adds parts of floats: the first elements of each `step` elements of `from`.
+    /// Adds parts of floats to `to`: the first `len` elements of each `step` elements of `from`.
     ///
     /// # Panics
-    /// Panics if `step` is 0 or less than the length of a part.
+    /// Panics if `step` is 0, or if `step` or the end of `from` cuts off elements of a part that are inside `to`.
     pub fn add(&self, from: &[f32], step: usize, to: &mut [f32]) {
         self.add_with(from, step, to, |a, b| a + b);
     }
@@ -48,7 +48,8 @@ impl Scatter {
     }
 }
 
-/// Adds `bias` to each run of as many sums, and clamps them. Without a bias, `bias` is empty.
+/// Adds `bias` to each run of `bias.len()` sums, clamps the results and writes them to `out`. An empty `bias` adds
+/// nothing.
 ///
 /// # Panics
 /// Panics if a bound of `clamp` is NaN, or the lower bound is greater.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::Nest;
 
-/// Elements between two polls of [`Nest::zip_polled`]: less than 50 ms of any function.
+/// Elements between two polls of [`Nest::zip_polled`]: less than 50 ms with any function.
 const PIECE: usize = 1 << 19;
 
 /// The offsets of the operands at the start of every run of the innermost loop, in order.
@@ -184,13 +184,13 @@ impl Nest<2> {
     }
 }
 
-/// The work on each piece. A trait object of a closure would also have its code as `FnOnce`.
+/// The work on each piece. A trait object of a closure would compile the code a second time, for `FnOnce`.
 trait PieceTask {
     /// Works on a part of a run that begins at these offsets, for a range of the output.
     fn run(&mut self, at: [usize; 2], out: Range<usize>);
 }
 
-/// [`Nest::zip_polled`].
+/// The task of [`Nest::zip_polled`].
 struct Zip<'z, A, B, O, F> {
     steps: [isize; 2],
     a: &'z [A],
@@ -201,7 +201,8 @@ struct Zip<'z, A, B, O, F> {
 
 impl<A: Copy, B: Copy, O, F: Fn(A, B) -> O> PieceTask for Zip<'_, A, B, O, F> {
     fn run(&mut self, [at_a, at_b]: [usize; 2], out: Range<usize>) {
-        /// Copies of a repeated element, which are read as neighbours: a loop of its own would be compiled for every function.
+        /// Copies that stand for an element of stride 0, so that the loop over consecutive elements handles it, too. A
+        /// separate loop would be compiled for every function.
         const COPIES: usize = 128;
         /// Shorter runs do not pay for the copies.
         const LONG: usize = 32;

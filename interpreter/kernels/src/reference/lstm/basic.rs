@@ -44,7 +44,7 @@ pub(super) fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     if values == Float32 { Ok(float(cx, sizes)) } else { quantized(cx, sizes) }
 }
 
-/// The previous output and the state. Variables are also written.
+/// Input `$i`, the previous output or the state. A variable is also written.
 macro_rules! state {
     ($cx:ident, $i:expr, $ty:ty) => {
         match $cx.input_tensor($i)?.placement() {

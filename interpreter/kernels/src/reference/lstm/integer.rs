@@ -328,7 +328,7 @@ fn normalize(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier, 
     }
 }
 
-/// The same in floating point.
+/// Like [`normalize`], in floating point.
 fn normalize_in_float(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier) {
     let [scale, bias_scale] = norm_scales(scale);
     let count = values.len() as f32;

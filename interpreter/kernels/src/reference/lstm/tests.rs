@@ -43,7 +43,7 @@ fn cells_remember() {
     assert!(text.contains("input 5 is missing"), "{text}");
 }
 
-/// Operands of a cell of [`cells_remember`], without the states.
+/// Operands of a cell of [`cells_remember`], without the input and the states.
 fn cell() -> Vec<Option<T>> {
     inputs(|w| T::new(&[1, 1], &[w]), 1)[1..18].to_vec()
 }

@@ -29,7 +29,7 @@ fn stored(cx: &PrepareContext<'_>, f: impl Fn(i32) -> i32 + Send + 'static) -> R
     }
 }
 
-/// A table of all results.
+/// Looks up the results in a table of `f` for all bytes.
 fn bytes<T: QuantizedElement>(f: impl Fn(i32) -> i32) -> Result<Invoke> {
     let mut table = [0; 256];
     for value in T::MIN..=T::MAX {

@@ -1,8 +1,9 @@
 // TensorFlow Lite's C API, as Delegraph implements it.
 //
-// An interpreter, and the tensors and signature runners of it, are used by one thread at a time; TfLiteInterpreterCancel may be
-// called from any. Every function takes NULL and handles that were deleted: it reports the error and returns what stands for
-// failure (an error status, NULL, 0 or -1). Messages go to the error reporter of the options, otherwise to standard error.
+// An interpreter, its tensors and its signature runners are used by one thread at a time; TfLiteInterpreterCancel may
+// be called from any. Every function takes NULL and handles that were deleted: it reports the error and returns what
+// stands for failure (an error status, NULL, 0 or -1). Messages go to the error reporter of the options, otherwise to
+// standard error.
 
 #ifndef TENSORFLOW_LITE_CORE_C_C_API_H_
 #define TENSORFLOW_LITE_CORE_C_C_API_H_
@@ -34,9 +35,9 @@ TFL_CAPI_EXPORT extern const char* TfLiteExtensionApisVersion(void);
 // The version of the schema of models, 3.
 TFL_CAPI_EXPORT extern int TfLiteSchemaVersion(void);
 
-// Models. A model of bytes does not copy them: they stay valid and unchanged until the model and its interpreters are deleted. A
-// file is mapped, and must not be changed in place. Returns NULL for an invalid model. A reporter receives a format of printf
-// and its arguments.
+// Models. TfLiteModelCreate does not copy the bytes: they must stay valid and unchanged until the model and its
+// interpreters are deleted. A file is mapped, and must not be changed in place. Returns NULL for an invalid model. A
+// reporter receives a format of printf and its arguments.
 TFL_CAPI_EXPORT extern TfLiteModel* TfLiteModelCreate(const void* model_data, size_t model_size);
 TFL_CAPI_EXPORT extern TfLiteModel* TfLiteModelCreateWithErrorReporter(
     const void* model_data, size_t model_size,
@@ -92,7 +93,8 @@ TFL_CAPI_EXPORT extern const TfLiteTensor* TfLiteInterpreterGetOutputTensor(
     const TfLiteInterpreter* interpreter, int32_t output_index);
 // Any tensor by its index. Tensors other than inputs, outputs, variables and constants have no data: they share memory.
 TFL_CAPI_EXPORT extern TfLiteTensor* TfLiteInterpreterGetTensor(const TfLiteInterpreter* interpreter, int index);
-// Ends the call that is running, which returns kTfLiteCancelled. Has no effect if none is.
+// Ends the running call, which returns kTfLiteCancelled. Has no effect without one. An error unless the options enable
+// cancellation.
 TFL_CAPI_EXPORT extern TfLiteStatus TfLiteInterpreterCancel(const TfLiteInterpreter* interpreter);
 
 // Signatures: named entry points of the model, with named inputs and outputs.

@@ -67,8 +67,9 @@ TFL_CAPI_EXPORT extern void TfLiteSetAllowBufferHandleOutput(
 TFL_CAPI_EXPORT extern int32_t TfLiteInterpreterGetInputTensorIndex(const TfLiteInterpreter* interpreter, int32_t input_index);
 TFL_CAPI_EXPORT extern int32_t TfLiteInterpreterGetOutputTensorIndex(const TfLiteInterpreter* interpreter, int32_t output_index);
 
-// Lets an input, output or variable be in memory of the application: a run copies it from there before, and there after. The
-// memory stays valid as long as the interpreter runs. Its size is compared in TfLiteInterpreterAllocateTensors, which follows.
+// Lets a tensor, except strings and constants, be in memory of the application: a run copies the tensor from there
+// before, and there after. The memory stays valid as long as the interpreter runs. Its size is compared in
+// TfLiteInterpreterAllocateTensors, which follows.
 TFL_CAPI_EXPORT extern TfLiteStatus TfLiteInterpreterSetCustomAllocationForTensor(
     TfLiteInterpreter* interpreter, int tensor_index, const TfLiteCustomAllocation* allocation, int64_t flags);
 

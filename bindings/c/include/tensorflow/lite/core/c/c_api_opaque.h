@@ -52,7 +52,7 @@ TFL_CAPI_EXPORT int TfLiteOpaqueTensorGetStringCount(const TfLiteOpaqueTensor* t
 // A string of the tensor, without a zero byte at its end.
 TFL_CAPI_EXPORT TfLiteStatus TfLiteOpaqueTensorGetString(
     const TfLiteOpaqueTensor* tensor, int index, const char** str, int* len);
-// Copies strings to an output, in the place of what it has: its shape becomes [str_array_len].
+// Replaces the strings of an output with copies of these; its shape becomes [str_array_len].
 TFL_CAPI_EXPORT TfLiteStatus TfLiteOpaqueTensorWriteStrings(
     TfLiteOpaqueTensor* tensor, const char* const* str_array, int str_array_len, const int* str_n_len);
 TFL_CAPI_EXPORT TfLiteStatus TfLiteOpaqueTensorWriteString(TfLiteOpaqueTensor* tensor, const char* str, int len);

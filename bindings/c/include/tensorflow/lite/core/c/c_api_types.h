@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-// The result of a call. Whatever is not kTfLiteOk went to the error reporter, too.
+// The result of a call. Errors are also reported to the error reporter.
 typedef enum TfLiteStatus {
   kTfLiteOk = 0,
   kTfLiteError = 1,

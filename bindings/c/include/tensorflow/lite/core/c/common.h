@@ -17,7 +17,7 @@ extern "C" {
 // The index of an input that a node leaves out.
 #define kTfLiteOptionalTensor (-1)
 
-// A count and as many values, in one allocation.
+// A count and that number of values, in one allocation.
 typedef struct TfLiteIntArray {
   int size;
 #if defined(_MSC_VER)
@@ -220,11 +220,10 @@ typedef struct TfLiteTensor {
   // NULL.
   const void* allocation;
   const char* name;
-  // NULL.
+  // The delegate and the handle of TfLiteInterpreterSetBufferHandle; NULL and kTfLiteNullBufferHandle without one.
   struct TfLiteDelegate* delegate;
-  // kTfLiteNullBufferHandle.
   TfLiteBufferHandle buffer_handle;
-  // False.
+  // Whether the current data are in that buffer.
   bool data_is_stale;
   bool is_variable;
   TfLiteQuantization quantization;
