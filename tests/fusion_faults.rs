@@ -158,7 +158,7 @@ fn a_composite_that_is_left_is_named_by_its_output() {
         composite(output).save(&file).unwrap();
         between(BuiltinOp::ABS.into(), "x", output).save(&returned).unwrap();
         let ran = delegraph(&["fuse", path(&file), "-o", path(&out), "--fusion", &fusion]).expect(0, "");
-        let text = format!("composite \"acme.f\" ({writes}) is left: its body does not give");
+        let text = format!("composite \"acme.f\" ({writes}) is not fused: its body does not give");
         assert!(ran.stdout.contains(&text), "{}", ran.stdout);
     }
 }
@@ -271,7 +271,7 @@ fn a_composite_of_an_op_without_a_kernel_is_written_without_comparing() {
     // What can be run is still compared: the body negates.
     model(BuiltinOp::ABS.into()).save(&returned).unwrap();
     let ran = delegraph(&unseen).expect(0, "");
-    assert!(ran.stdout.contains("composite \"acme.f\" (writes \"y\") is left"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("composite \"acme.f\" (writes \"y\") is not fused"), "{}", ran.stdout);
 }
 
 #[test]

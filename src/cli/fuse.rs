@@ -505,7 +505,7 @@ impl LeftLine {
             None if tensor.is_empty() => String::new(),
             _ => format!(" (writes \"{tensor}\")"),
         };
-        format!("composite \"{composite}\"{writes} is left: {reason}\n")
+        format!("composite \"{composite}\"{writes} is not fused: {reason}\n")
     }
 }
 
@@ -555,7 +555,7 @@ mod tests {
         let check = |tensor: &str, tensor_index: Option<usize>, want: &str| {
             let (composite, reason) = ("acme.f".to_owned(), "a reason".to_owned());
             let left = LeftLine { composite, subgraph: 0, tensor: tensor.into(), tensor_index, reason };
-            assert_eq!(left.text(), format!("composite \"acme.f\"{want} is left: a reason\n"));
+            assert_eq!(left.text(), format!("composite \"acme.f\"{want} is not fused: a reason\n"));
         };
         check("y", Some(2), " (writes \"y\")");
         check("y", None, " (writes \"y\")");

@@ -30,7 +30,7 @@ mod trace;
 /// Times are medians over the runs. A kernel that runs several nodes counts for the one with most arithmetic. The
 /// roofline is the least time that the arithmetic and the bytes of a kernel need at the rates that a matrix product of
 /// 1024 x 1024 x 1024, in float32 or in 8-bit integers, and a copy reach here; its share shows how close a kernel is to
-/// it.
+/// it. "cached" is a kernel that takes less, because its operands are in caches, which are faster than memory.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -102,8 +102,8 @@ struct NodeTime {
     share: Option<f64>,
     multiply_adds: u64,
     bytes: u64,
-    /// The share of the roofline.
-    roofline: Option<f64>,
+    #[serde(flatten)]
+    roofline: Roofline,
     /// The node whose kernel runs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fused_into: Option<usize>,
@@ -130,7 +130,18 @@ struct KernelTime {
     share: Option<f64>,
     multiply_adds: u64,
     bytes: u64,
+    #[serde(flatten)]
+    roofline: Roofline,
+}
+
+/// The share of the roofline.
+#[derive(Serialize, Clone, Copy, Default)]
+struct Roofline {
+    /// `None` if the time is not known, or the operands are in caches.
     roofline: Option<f64>,
+    /// Whether the time is less than the bytes need in memory: the operands are in caches.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cached: bool,
 }
 
 /// The work of a node or kernel, for the roofline.
@@ -237,15 +248,18 @@ impl Profile {
         profile
     }
 
-    /// Returns the ratio to the minimum time that the work needs. At most 1: cached data move faster than the measured
-    /// copy.
-    fn roofline(&self, runner: &str, work: Work, ms: f64) -> Option<f64> {
-        let peak = self.peaks.iter().find(|p| p.runner == runner)?;
+    /// Returns the ratio of the minimum time that the work needs to `ms`.
+    fn roofline(&self, runner: &str, work: Work, ms: Option<f64>) -> Roofline {
+        let peak = self.peaks.iter().find(|p| p.runner == runner);
+        let Some((peak, ms)) = peak.zip(ms.filter(|&ms| ms > 0.0)) else { return Roofline::default() };
         let integers = peak.integer_multiply_adds_per_s.filter(|_| work.integers).unwrap_or(0.0);
         let multiply_adds_per_s = peak.multiply_adds_per_s.max(integers);
         let arithmetic = work.cost.multiply_adds as f64 / multiply_adds_per_s;
-        let least = arithmetic.max(work.cost.bytes as f64 / peak.bytes_per_s);
-        (ms > 0.0 && least > 0.0).then(|| (least * 1e3 / ms).min(1.0))
+        let bytes = work.cost.bytes as f64 / peak.bytes_per_s;
+        let share = arithmetic.max(bytes) * 1e3 / ms;
+        // Arithmetic is at most as fast as the measured product, up to noise.
+        let cached = share > 1.0 && bytes > arithmetic;
+        Roofline { roofline: (share > 0.0 && !cached).then_some(share.min(1.0)), cached }
     }
 
     fn add_partitions(&mut self, interpreter: &Interpreter, runs: &[Run]) {
@@ -294,7 +308,7 @@ impl Profile {
                     share: time.map(|t| t / self.total_ms),
                     multiply_adds: cost.multiply_adds,
                     bytes: cost.bytes,
-                    roofline: time.and_then(|t| self.roofline(&runner, Work { cost, integers }, t)),
+                    roofline: self.roofline(&runner, Work { cost, integers }, time),
                 });
             }
         }
@@ -351,7 +365,7 @@ impl Profile {
                 share: time.map(|t| t / self.total_ms),
                 multiply_adds: cost.multiply_adds,
                 bytes: cost.bytes,
-                roofline: time.and_then(|t| self.roofline(&runner, work, t)),
+                roofline: self.roofline(&runner, work, time),
                 fused_into: fused.get(&node).copied().filter(|_| subgraph == 0 && time.is_none()),
                 runner,
             });

@@ -2,7 +2,7 @@
 
 use delegraph::core::printable;
 
-use super::{KernelTime, NodeTime, PartitionTime, Profile, bytes};
+use super::{KernelTime, NodeTime, PartitionTime, Profile, Roofline, bytes};
 use crate::cli::output::{Document, scaled, table};
 use crate::cli::text::{milliseconds, plural};
 
@@ -37,6 +37,12 @@ impl PartitionTime {
     }
 }
 
+impl Roofline {
+    fn text(self) -> String {
+        if self.cached { "cached".into() } else { percent(self.roofline) }
+    }
+}
+
 impl NodeTime {
     fn row(&self) -> Vec<String> {
         let place = if self.subgraph == 0 { String::new() } else { format!("{}:", self.subgraph) };
@@ -48,7 +54,7 @@ impl NodeTime {
             percent(self.share),
             scaled(self.multiply_adds),
             size(self.bytes),
-            percent(self.roofline),
+            self.roofline.text(),
         ]
     }
 }
@@ -67,7 +73,7 @@ impl KernelTime {
             percent(self.share),
             scaled(self.multiply_adds),
             size(self.bytes),
-            percent(self.roofline),
+            self.roofline.text(),
         ]
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &Arguments, inputs: &str, out: &Output) -> Result<E
     let start = Instant::now();
     let model = Arc::new(arguments.model.load()?);
     let folder = arguments.output_dir.as_deref().unwrap_or(Path::new("."));
-    let records = find(inputs)?;
+    let records = find(inputs, &[RESULTS, JOURNAL])?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.map_or(cores / arguments.engine.threads, usize::from).min(records.len()).max(1);
     let make = arguments.engine.factory(model, jobs)?;

@@ -17,8 +17,9 @@ pub(super) struct Record {
     pub(super) files: Vec<InputFile>,
 }
 
-/// Returns the records of `--inputs`: the files below a folder, of a pattern, or of a list.
-pub(super) fn find(inputs: &str) -> Result<Vec<Record>, Failure> {
+/// Returns the records of `--inputs`: the files below a folder, of a pattern, or of a list. No record has one of the names
+/// `reserved`.
+pub(super) fn find(inputs: &str, reserved: &[&str]) -> Result<Vec<Record>, Failure> {
     let path = Path::new(inputs);
     let (base, found) = if path.is_dir() {
         let mut found = Vec::new();
@@ -34,7 +35,7 @@ pub(super) fn find(inputs: &str) -> Result<Vec<Record>, Failure> {
     if found.is_empty() {
         return Err(Failure::invalid(format!("--inputs {inputs}: there are no .npy files")));
     }
-    Ok(named(found, base))
+    Ok(named(found, base, reserved))
 }
 
 fn unreadable(path: &Path, why: &str) -> Failure {
@@ -84,12 +85,16 @@ fn list(path: &Path) -> Result<Vec<Vec<InputFile>>, Failure> {
     lines.map(record).collect()
 }
 
-/// Returns the matches of a pattern, in the order of the names.
+/// Returns the matches of a pattern, in the order of the names. As in a folder, links to folders are not followed where the
+/// pattern has `**`.
 fn matching(pattern: &str) -> Result<Vec<Vec<InputFile>>, Failure> {
     let paths = glob::glob(pattern).map_err(|e| unreadable(Path::new(pattern), &e.to_string()))?;
     let mut found = Vec::new();
     for path in paths {
         let path = path.map_err(|e| unreadable(e.path(), &e.error().to_string()))?;
+        if is_behind_link(&path, pattern) {
+            continue;
+        }
         match path.is_dir() {
             true => found.extend(Some(numbered(&path)).filter(|files| !files.is_empty())),
             false => found.push(vec![InputFile::unnamed(path)]),
@@ -98,11 +103,20 @@ fn matching(pattern: &str) -> Result<Vec<Vec<InputFile>>, Failure> {
     Ok(found)
 }
 
-/// Names records by the path of their first file below `base`, or below the folder that has all of them.
-fn named(found: Vec<Vec<InputFile>>, base: Option<PathBuf>) -> Vec<Record> {
+/// Returns whether a folder that `**` of the pattern matched is a link.
+fn is_behind_link(path: &Path, pattern: &str) -> bool {
+    let Some((before, _)) = pattern.split_once("**") else { return false };
+    let before = Path::new(before).components().count();
+    let folders = path.ancestors().skip(1).filter(|folder| folder.components().count() > before);
+    folders.into_iter().any(Path::is_symlink)
+}
+
+/// Names records by the path of their first file below `base`, or below the folder that has all of them. Numbers follow
+/// names that another record has, or that are `reserved`.
+fn named(found: Vec<Vec<InputFile>>, base: Option<PathBuf>, reserved: &[&str]) -> Vec<Record> {
     let places: Vec<PathBuf> = found.iter().map(|files| place(files)).collect();
     let base = base.unwrap_or_else(|| common(&places));
-    let mut taken = HashSet::new();
+    let mut taken: HashSet<String> = reserved.iter().map(|&name| name.into()).collect();
     let unique = |path: &Path| {
         // The folder that has all others can be a record itself, which is an error of that record.
         let below = path.strip_prefix(&base).ok().filter(|below| !below.as_os_str().is_empty());
@@ -121,7 +135,11 @@ fn place(files: &[InputFile]) -> PathBuf {
     let path = absolute(files.first().map_or(Path::new(""), InputFile::path));
     match path.parent() {
         Some(folder) if path.ends_with("input_0.npy") => folder.into(),
-        _ => path.with_extension(""),
+        _ => match path.file_stem() {
+            // The file "...npy" is ".." without its extension: another folder.
+            Some(stem) if stem != "." && stem != ".." => path.with_file_name(stem),
+            _ => path,
+        },
     }
 }
 
@@ -154,7 +172,7 @@ mod tests {
     use super::*;
 
     fn names(inputs: &str) -> Vec<String> {
-        find(inputs).unwrap().into_iter().map(|record| record.name).collect()
+        find(inputs, &["results.csv"]).unwrap().into_iter().map(|record| record.name).collect()
     }
 
     #[test]
@@ -167,7 +185,7 @@ mod tests {
         }
         let at = |path: &str| root.join(path).to_str().unwrap().to_owned();
         assert_eq!(names(&at("")), ["a", "b", "deep/c", "pair"]);
-        assert_eq!(find(&at("")).unwrap()[3].files.len(), 2);
+        assert_eq!(find(&at(""), &[]).unwrap()[3].files.len(), 2);
         assert_eq!(names(&at("*.npy")), ["a", "b"]);
         assert_eq!(names(&at("**/c.npy")), ["c"]);
         let list = format!("{}\n\nx={}\ty={}\n{}\n", at("b.npy"), at("deep/c.npy"), at("a.npy"), at("b.npy"));
@@ -179,7 +197,7 @@ mod tests {
             ("[", "Pattern syntax error"),
             ("notes.txt", "there are no .npy files"),
         ] {
-            let failure = find(&at(wrong)).unwrap_err().to_string();
+            let failure = find(&at(wrong), &[]).unwrap_err().to_string();
             assert!(failure.contains(text), "{wrong}: {failure}");
         }
     }
@@ -187,9 +205,49 @@ mod tests {
     #[test]
     fn names_stay_below_the_folder() {
         let record = |path: &str| vec![InputFile::unnamed(path.into())];
-        let records = named(vec![record("/a/../../x/y.npy"), record("/x/./z.npy")], None);
+        let records = named(vec![record("/a/../../x/y.npy"), record("/x/./z.npy")], None, &[]);
         assert_eq!(records.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["y", "z"]);
-        let records = named(vec![record("/x/y/z.npy"), record("/x")], None);
+        let records = named(vec![record("/x/y/z.npy"), record("/x")], None, &[]);
         assert_eq!(records.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["y/z", "x"]);
+        for (path, name) in
+            [("/x/...npy", "...npy"), ("/x/..npy", "..npy"), ("/x/....npy", "..."), ("/x/.npy", ".npy")]
+        {
+            assert_eq!(named(vec![record(path)], None, &[])[0].name, name);
+            assert_eq!(named(vec![record(path)], Some("/x".into()), &[])[0].name, name);
+        }
+    }
+
+    #[test]
+    fn reserved_names_get_a_number() {
+        let record = |path: &str| vec![InputFile::unnamed(path.into())];
+        let names: Vec<String> = named(
+            vec![
+                record("/x/results.csv.npy"),
+                record("/x/results.csv-2.npy"),
+                record("/x/y/results.csv.npy"),
+            ],
+            None,
+            &["results.csv"],
+        )
+        .into_iter()
+        .map(|r| r.name)
+        .collect();
+        assert_eq!(names, ["results.csv-2", "results.csv-2-2", "y/results.csv"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_to_folders_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir(root.join("real")).unwrap();
+        fs::write(root.join("real/a.npy"), "").unwrap();
+        std::os::unix::fs::symlink(".", root.join("self")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        let at = |path: &str| root.join(path).to_str().unwrap().to_owned();
+        assert_eq!(names(&at("")), ["real/a"]);
+        assert_eq!(names(&at("**/*.npy")), ["a"]);
+        assert_eq!(names(&at("link/*.npy")), ["a"]);
+        assert_eq!(names(&at("link/**/*.npy")), ["a"]);
     }
 }
