@@ -382,6 +382,8 @@ pub(crate) fn tensor_name(name: &str, index: usize) -> String {
 pub struct Location {
     /// The file, if it has a path.
     pub model: Option<PathBuf>,
+    /// What rewrote the file's model, if the node is one of the rewritten model.
+    pub rewritten_by: Option<String>,
     /// The index of the subgraph.
     pub subgraph: usize,
     /// The node.
@@ -393,7 +395,10 @@ pub struct Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = Printable(f);
-        write!(line, "{}", prefix(&self.model))?;
+        match &self.rewritten_by {
+            Some(author) => write!(line, "{author}: ")?,
+            None => write!(line, "{}", prefix(&self.model))?,
+        }
         if self.subgraph != 0 {
             write!(line, "subgraph {}, ", self.subgraph)?;
         }
@@ -406,7 +411,7 @@ mod tests {
     use super::*;
 
     fn location() -> Location {
-        Location { model: None, subgraph: 0, node: NodeId(3), op: "CONV_2D v1".into() }
+        Location { model: None, rewritten_by: None, subgraph: 0, node: NodeId(3), op: "CONV_2D v1".into() }
     }
 
     #[test]
@@ -426,6 +431,14 @@ mod tests {
         let error = Error::external(Error::external(io::Error::other("no power"))).at(location());
         assert_eq!(error.chain(), "node 3 (CONV_2D v1): no power");
         assert_eq!(Error::State("not prepared".into()).chain(), "not prepared");
+    }
+
+    #[test]
+    fn nodes_of_a_rewritten_model_are_not_those_of_the_file() {
+        let of_file = Location { model: Some("a.tflite".into()), ..location() };
+        assert_eq!(of_file.to_string(), "a.tflite: node 3 (CONV_2D v1)");
+        let rewritten = Location { rewritten_by: Some("the pass \"b\"".into()), ..of_file };
+        assert_eq!(rewritten.to_string(), "the pass \"b\": node 3 (CONV_2D v1)");
     }
 
     #[test]

@@ -213,6 +213,8 @@ fn shown(path: Option<&Path>) -> Option<String> {
 
 fn details(error: &Error) -> Value {
     match error {
+        // The numbers of a rewritten model are not those of the file.
+        Error::AtNode { location, .. } if location.rewritten_by.is_some() => Value::Null,
         Error::AtNode { location, .. } => {
             let Location { model, subgraph, node, op, .. } = &**location;
             json!({ "model": shown(model.as_deref()), "subgraph": subgraph, "node": node.0, "op": op })

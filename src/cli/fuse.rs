@@ -375,7 +375,7 @@ fn differences(
         Err(error) if is_limit(&error) => {
             let help = "nothing was written, as the models could not be compared within the limit; `--samples 0` writes \
                         without comparing";
-            Err(Failure::from(error).about("comparing the models").with_help(help))
+            Err(Failure::from(error).about(&format!("comparing the models{authors}")).with_help(help))
         }
         // The original was prepared, and was run on the same inputs, so the rewritten model is the cause.
         Err(error @ Error::State(_)) => {

@@ -80,6 +80,8 @@ const FUNCTIONS: [(&str, &str); 2] = [
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let place = match &error {
+            // The numbers of a rewritten model are not those of the file.
+            Error::AtNode { location, .. } if location.rewritten_by.is_some() => None,
             Error::AtNode { location, .. } => Some((location.subgraph, location.node.0)),
             _ => None,
         };

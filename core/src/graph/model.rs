@@ -255,6 +255,6 @@ impl Model {
             Some(format!("{} v{}{writes}", n.op.in_short(), n.version))
         };
         let op = self.subgraph(subgraph).and_then(describe).unwrap_or_default();
-        Location { model: self.parts.path.clone(), subgraph, node, op }
+        Location { model: self.parts.path.clone(), rewritten_by: None, subgraph, node, op }
     }
 }

@@ -9,7 +9,7 @@ use delegraph_core::types::rounded;
 use delegraph_core::{Composite, OpResolver, Shape};
 
 use super::known::Known;
-use super::proof::{ModelPair, cause, compare_with_limits, is_resolved};
+use super::proof::{ModelPair, cause, compare_with_limits, interrupted, is_resolved};
 use super::rewriter::Rewriter;
 use super::store::Store;
 use crate::runtime::ResourceLimits;
@@ -174,11 +174,10 @@ impl Call {
     }
 }
 
-/// Returns the error of a pass or a fusion, named by `who`, that made an invalid model. An interruption is returned
-/// unchanged.
+/// Returns the error of a pass or a fusion, named by `who`, that made an invalid model. An interruption keeps its type.
 pub(super) fn invalid(who: &str, error: Error) -> Error {
     if error.is_interruption() {
-        return error;
+        return interrupted(error, author(who));
     }
     Error::State(format!("{who} made a model that cannot be prepared: {}", cause(error)))
 }
@@ -189,15 +188,25 @@ pub(super) fn other_interface(who: &str, what: &str) -> Error {
     Error::State(format!("{who} changed the interface of the model: {what}"))
 }
 
+/// Returns the name of a pass or a fusion, without the subject of the sentence that begins with it.
+fn author(who: &str) -> &str {
+    match who {
+        "it" => "the rewritten model",
+        who => who.strip_suffix(": it").unwrap_or(who),
+    }
+}
+
 /// Returns the name of a pass or a fusion in errors.
 pub(super) fn pass(name: &str) -> String {
     format!("the pass \"{name}\"")
 }
 
-/// Returns the error of a fusion, named by `who`, that failed. An interruption is returned unchanged.
+/// Returns the error of a fusion, named by `who`, that failed. An interruption keeps its type, and one of the original
+/// model its location.
 pub(super) fn failed(who: &str, error: Error) -> Error {
     if error.is_interruption() {
-        return error;
+        let rewritten = matches!(&error, Error::AtNode { location, .. } if location.rewritten_by.is_some());
+        return if rewritten { interrupted(error, author(who)) } else { error };
     }
     Error::State(format!("{who} failed: {}", error.chain()))
 }
@@ -253,7 +262,7 @@ pub(super) fn try_apart(
     let models = ModelPair { original: &original, fused: &fused };
     let differences = compare_with_limits(models, resolver, 2, limits.clone());
     // Errors of the rewritten model are `Error::State`; others are errors of the body.
-    let of_fused = |e: Error| if matches!(e, Error::State(_)) { blame(e) } else { e };
+    let of_fused = |e: Error| if matches!(e, Error::State(_)) || e.is_interruption() { blame(e) } else { e };
     for difference in differences.map_err(of_fused)? {
         if !difference.within(fusion.tolerance()) {
             let greatest = rounded(difference.greatest);

@@ -173,9 +173,17 @@ fn fill_inputs(a: &mut Interpreter, b: &mut Interpreter, sample: usize) -> Resul
 /// Returns the error of a fused model: the cause is the fusion, not the file.
 fn of_fused(error: Error) -> Error {
     if error.is_interruption() {
-        return error;
+        return interrupted(error, "the rewritten model");
     }
     Error::State(format!("the rewritten model cannot be run: {}", cause(error)))
+}
+
+/// Returns the interruption of a model that `author` rewrote.
+pub(super) fn interrupted(mut error: Error, author: &str) -> Error {
+    if let Error::AtNode { location, .. } = &mut error {
+        location.rewritten_by = Some(author.into());
+    }
+    error
 }
 
 /// Returns whether every node has a kernel.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delegraph_core::error::ErrorKind;
+use delegraph_core::error::{ErrorKind, LimitExceeded};
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
@@ -560,4 +560,27 @@ fn an_application_adds_its_own_pattern_and_fuses_before_running() {
     interpreter.input_mut::<f32>(0).unwrap().copy_from_slice(&[-1.0, 2.0, -3.0, 0.0]);
     interpreter.invoke().unwrap();
     assert_eq!(interpreter.output::<f32>(0).unwrap(), [1.0, 2.0, 3.0, 0.0]);
+}
+
+#[test]
+fn an_interrupted_rewritten_model_is_not_the_file() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1]);
+    let y = unary(&mut graph, B::NEG, x);
+    graph.outputs([y]);
+    let model = build(graph);
+    let exceeded = || {
+        let late = LimitExceeded::Time { allowed: std::time::Duration::from_secs(1) };
+        delegraph_core::Error::from(late).at(model.locate(0, delegraph_core::NodeId(0)))
+    };
+    let text = |error: delegraph_core::Error| {
+        assert!(error.is_interruption());
+        error.to_string().split(" (").next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(text(composite::failed("the pass \"a\"", exceeded())), "node 0");
+    let of_rewritten = || proof::interrupted(exceeded(), "the rewritten model");
+    assert_eq!(text(of_rewritten()), "the rewritten model: node 0");
+    assert_eq!(text(composite::failed("the pass \"a\"", of_rewritten())), "the pass \"a\": node 0");
+    let library = "lib.so: fusion \"a\": it";
+    assert_eq!(text(composite::invalid(library, exceeded())), "lib.so: fusion \"a\": node 0");
 }
