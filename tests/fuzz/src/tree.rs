@@ -365,12 +365,30 @@ fn number(file: &[u8], at: usize, ty: &str) -> Value {
     }
 }
 
-/// Floats may also be the strings `NaN`, `inf` and `-inf`.
+/// Floats may also be the strings `NaN`, `inf` and `-inf`. Mutations replace integers above those of `i64` by floats.
 fn bits(value: &Value, ty: &str) -> u64 {
-    match value {
-        Value::Bool(value) => (*value).into(),
-        Value::String(text) => text.parse::<f32>().unwrap().to_bits().into(),
-        value if ty == "float" => (value.as_f64().unwrap() as f32).to_bits().into(),
-        value => value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned)).unwrap(),
+    let number = match value {
+        Value::Bool(value) => return (*value).into(),
+        Value::String(text) => return text.parse::<f32>().unwrap_or_default().to_bits().into(),
+        value => value.as_f64().unwrap_or_default(),
+    };
+    if ty == "float" {
+        return (number as f32).to_bits().into();
+    }
+    let whole = value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned));
+    whole.unwrap_or((number as i64).cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_in_fields_of_integers_are_truncated() {
+        let model = |version: Value| write(&json!({ "version": version }));
+        assert_eq!(model(json!(-1.5)), model(json!(u32::MAX)));
+        assert_eq!(model(json!("NaN")), model(json!(f32::NAN.to_bits())));
+        assert_eq!(bits(&json!(u64::MAX), "ulong"), u64::MAX);
+        assert_eq!(bits(&json!("inf"), "float"), u64::from(f32::INFINITY.to_bits()));
     }
 }
