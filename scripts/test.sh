@@ -23,7 +23,8 @@ MAKE=${MAKE:-make}
 host=$(rustc -vV | sed -n 's/^host: //p')
 # Also if CARGO_TARGET_DIR names another folder.
 mkdir -p target
-log=target/test-second.log
+first=target/test-first.log
+second=target/test-second.log
 # With RUST_BACKTRACE, the checks of wgpu would capture a backtrace whenever they lock. Panics still print theirs.
 export RUST_LIB_BACKTRACE="${RUST_LIB_BACKTRACE:-0}"
 
@@ -37,13 +38,22 @@ second_half() {
     "$CARGO" test ${CARGO_FLAGS:-} --workspace $(printf -- '--test %s ' $suites) &&
         "$MAKE" --no-print-directory litert-check c-check python-check web-check
 }
-second_half >"$log" 2>&1 &
-second=$!
+second_half >"$second" 2>&1 &
+job=$!
 # An interrupt does not reach programs in the background.
 trap 'trap - TERM; kill 0' INT TERM
-failed=
+# The status of a command before a pipe is lost: the file stands for it.
+rm -f target/test-failed
 # shellcheck disable=SC2086
-"$CARGO" test ${CARGO_FLAGS:-} --workspace --config "target.$host.runner = ['sh', '$PWD/scripts/test.sh', 'run']" || failed=yes
-wait $second || failed=yes
-cat "$log"
-[ -z "$failed" ] || { echo "test: a test or check above failed" >&2; exit 1; }
+{
+    "$CARGO" test ${CARGO_FLAGS:-} --workspace --no-fail-fast \
+        --config "target.$host.runner = ['sh', '$PWD/scripts/test.sh', 'run']" || touch target/test-failed
+} 2>&1 | tee "$first"
+wait $job || touch target/test-failed
+cat "$second"
+if [ -e target/test-failed ]; then
+    # What failed is far above the end.
+    echo "test: failed:" >&2
+    grep -hE -A 1 "^(test .* FAILED|error(:|\[)|make.*: \*\*\* |thread .* panicked at|[A-Za-z]+Error: )|: (FAILED|failed): " "$first" "$second" | tail -n 60 >&2 || true
+    exit 1
+fi
