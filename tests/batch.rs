@@ -86,7 +86,7 @@ fn a_broken_record_is_a_row() {
     assert_eq!((&ran["resumed"], &ran["ran"]), (&2.into(), &4.into()), "{ran}");
     assert_eq!(rows(out.path()), ["r00 ok", "r01 ok", "r02 ok", "r03 ok"]);
     let other = ["--resume", "--delegate", "reference"];
-    delegraph(&arguments(&model, inputs, out.path(), &other)).expect(1, "that was another run");
+    delegraph(&arguments(&model, inputs, out.path(), &other)).expect(1, "it contains another run");
 }
 
 #[test]

@@ -153,6 +153,9 @@ fn bench_has_the_fields_of_the_contract() {
     }
     delegraph(&["bench", path(&model), "--compare", path(&model)])
         .expect(4, "not a result of `bench --json`");
+    std::fs::write(&other, "[]").unwrap();
+    let ran = delegraph(&["bench", path(&model), "--compare", path(&other)]).expect(4, "--compare ");
+    assert!(ran.stderr.contains("expected a JSON object"), "{}", ran.stderr);
     // There is no ratio to a time of 0.
     let zeros = r#"{"load_ms": 0, "prepare_ms": 0, "first_ms": 0, "median_ms": 0, "min_ms": 0}"#;
     std::fs::write(&other, zeros).unwrap();
@@ -469,7 +472,7 @@ fn fuse_gives_ops_their_lowest_versions() {
     assert_eq!(found["output_bytes"], std::fs::metadata(&file).unwrap().len());
     assert_eq!(lowest.difference(&delegraph::load(&file).unwrap()), None);
     let text = delegraph(&arguments).expect(0, "").stdout;
-    assert!(text.contains("had the lowest version that is enough already"), "{text}");
+    assert!(text.contains("already had the lowest sufficient version"), "{text}");
     let left: Vec<_> = folder.path().read_dir().unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 
@@ -504,7 +507,10 @@ fn fuse_rewrites_a_file_and_compares_the_outputs() {
     assert_eq!(found["changes"][1]["pass"], "fuse-activation");
     assert_eq!(found["changes"][1]["from"], serde_json::json!(["FULLY_CONNECTED", "RELU6"]));
     assert!(
-        found["left"][0]["reason"].as_str().unwrap().contains("does not give what \"odml.l2_norm\" means")
+        found["left"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("does not compute the operation \"odml.l2_norm\"")
     );
     assert!(found["differences"][0]["greatest"].as_f64().unwrap() < 1e-6);
     let text = delegraph(&[&arguments[..], &["--report"]].concat()).expect(0, "").stdout;
@@ -695,5 +701,10 @@ fn conformance_counts_cases_and_continues() {
     let ran = delegraph(&arguments).expect(0, "");
     assert!(ran.stdout.contains("1 case on cpu"), "{}", ran.stdout);
     assert!(ran.stdout.contains("1 of 1 case passes"), "{}", ran.stdout);
-    delegraph(&["conformance", "--corpus", path(root), "--filter", "nothing"]).expect(4, "no case");
+    delegraph(&["conformance", "--corpus", path(root), "--filter", "nothing"])
+        .expect(4, "--filter nothing: no case has such a name");
+    let empty = root.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    delegraph(&["conformance", "--corpus", path(&empty)]).expect(4, "empty: no case there");
+    delegraph(&["conformance", "--corpus", path(&seven)]).expect(4, "seven.npy: it is not a folder");
 }

@@ -69,7 +69,7 @@ fn output_of_a_plugin_is_not_a_result() {
 fn an_impossible_request_is_one_error() {
     conformance("plugin:nowhere.so", THREE, &[]).expect(4, "nowhere.so");
     conformance(&faulty("?no=1"), THREE, &[]).expect(2, "no");
-    conformance("cpu", "no such case", &[]).expect(2, "no case has such a name");
+    conformance("cpu", "no such case", &[]).expect(2, "--filter no such case: no case has such a name");
     delegraph(&["conformance", "--write-case", "no/case", "x"]).expect(2, "there is no such case");
 }
 

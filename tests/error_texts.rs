@@ -411,7 +411,7 @@ const INVALID: &[Case] = &[
     (
         "scales of the wrong type",
         |m| quantize(m, 2, json!({"scales": 2, "zero_points": -1, "block_size": 32})),
-        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its scales are tensor 2 of type INT32, expected FLOAT16 or FLOAT32"#,
+        r#"tensor 3 ("functional_1_1/digits_1/probabilities_1/MatMul"): its scales are tensor 2 of type INT32, expected FLOAT16, BFLOAT16 or FLOAT32"#,
     ),
     (
         "blocks that do not divide",
@@ -481,12 +481,12 @@ const INVALID: &[Case] = &[
         r#"signature "serving_default": input "image" is tensor 9, which is not an input of subgraph 0"#,
     ),
     (
-        "a signature that is there twice",
+        "two signatures with one key",
         |m| {
             let s = m["signature_defs"][0].clone();
             set(m, "/signature_defs/-", s)
         },
-        r#"signature "serving_default" is there twice"#,
+        r#"there are two signatures "serving_default""#,
     ),
     (
         "an input that is named twice",

@@ -104,7 +104,7 @@ fn limits_keep_nodes_from_delegates() {
     let run = ["run", path(&model), "--delegate", "wgpu", "--exclude-op", "CONV_2D", "--json"];
     delegraph(&run).expect(0, "");
     delegraph(&["explain", path(&model), "--nodes", "5"])
-        .expect(2, "write A..B, which is nodes A to before B");
+        .expect(2, "write A..B for nodes A to B - 1: 0..5 is the first five");
     let arguments = ["explain", path(&model), "--exclude-op", "CONF_2D"];
     let ran = delegraph(&arguments).expect(2, "no builtin op has this name");
     assert!(ran.stderr.contains("the model has: CONV_2D"), "{}", ran.stderr);
@@ -263,6 +263,7 @@ fn a_missing_kernel_is_shown_between_nodes_that_a_delegate_takes() {
         text.contains("the model cannot run: ops without a kernel:\n  custom op \"Frobnicate\""),
         "{text}"
     );
+    assert!(!text.contains("nodes that a delegate claims"), "{text}");
     delegraph(&["graph", path(&file)]).expect(0, "the model cannot run");
     if let Some(found) = explain(&file, &[]) {
         check(&found);

@@ -158,7 +158,7 @@ fn a_composite_that_is_left_is_named_by_its_output() {
         composite(output).save(&file).unwrap();
         between(BuiltinOp::ABS.into(), "x", output).save(&returned).unwrap();
         let ran = delegraph(&["fuse", path(&file), "-o", path(&out), "--fusion", &fusion]).expect(0, "");
-        let text = format!("composite \"acme.f\" ({writes}) is not fused: its body does not give");
+        let text = format!("composite \"acme.f\" ({writes}) is not fused: its body does not compute");
         assert!(ran.stdout.contains(&text), "{}", ran.stdout);
     }
 }
@@ -315,7 +315,7 @@ fn a_faulty_kernel_is_not_the_fault_of_the_file_or_a_pass() {
     for model in [composite("y"), model(Op::custom("acme.f"))] {
         model.save(&file).unwrap();
         for verb in [&["run", path(&file)][..], &["fuse", path(&file), "-o", path(&out)]] {
-            let text = "faulty.so: the plugin is wrong: set_output_shape: a shape of 1000 dimensions";
+            let text = "faulty.so: the plugin is wrong: set_output_shape: the shape has 1000 dimensions";
             let stderr = delegraph(&[verb, &["--ops", &faulty]].concat()).expect(1, text).stderr;
             assert!(!stderr.contains("invalid node") && !stderr.contains("--skip NAME"), "{stderr}");
             assert!(stderr.contains("the library that the message names is faulty"), "{stderr}");

@@ -122,7 +122,7 @@ fn refusals() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("there");
     fs::create_dir(&there).unwrap();
-    delegraph(&["new-delegate", "npu", "--path", path(&there)]).expect(2, "there is something already");
+    delegraph(&["new-delegate", "npu", "--path", path(&there)]).expect(2, "already exists");
     assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
     let new = folder.path().join("new");
     delegraph(&["new-delegate", "1npu", "--path", path(&new)]).expect(2, "begins with a letter");
@@ -130,7 +130,7 @@ fn refusals() {
         delegraph(&["new-delegate", word, "--path", path(&new)]).expect(2, "a word of Rust");
     }
     let elsewhere = ["new-delegate", "npu", "--path", path(&new), "--delegraph", path(&there)];
-    delegraph(&elsewhere).expect(2, "no checkout of Delegraph");
+    delegraph(&elsewhere).expect(2, "not a checkout of Delegraph");
     // A file in place of a folder.
     fs::write(folder.path().join("file"), "").unwrap();
     let below = folder.path().join("file/npu");

@@ -335,7 +335,7 @@ fn verbs_take_libraries_of_kernels() {
     let check = |ops: &str, code: i32, text: &str| {
         delegraph(&["run", &file, "--ops", ops, "--json"]).expect(code, text);
     };
-    check("libmine.so", 2, "plugin:PATH is wanted");
+    check("libmine.so", 2, "it must be plugin:PATH");
     check(&format!("{library}?x=1"), 2, "takes no options");
     check("plugin:absent.so", 4, "absent.so: cannot be read");
     let delegates = format!("plugin:{}", libraries::library("example_plugin").display());
@@ -379,7 +379,7 @@ fn fuse_takes_libraries_of_fusions() {
     let check = |fusion: &str, code: i32, text: &str| {
         delegraph(&[&arguments[..], &["--fusion", fusion]].concat()).expect(code, text);
     };
-    check("libmine.so", 2, "plugin:PATH is wanted");
+    check("libmine.so", 2, "it must be plugin:PATH");
     check("plugin:absent.so", 4, "absent.so: cannot be read");
     let kernels = format!("plugin:{}", libraries::library("example_kernels").display());
     check(&kernels, 4, "it is a library of kernels: `--ops` takes it");

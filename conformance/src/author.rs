@@ -179,11 +179,12 @@ impl DelegateTrial {
     /// As [`agree`].
     pub fn agree(&self, delegate: impl Delegate + 'static) -> Result<Agreement, Disagreement> {
         let failed = |what: &str, e: Error| Disagreement(format!("{what}: {e}"));
-        let mut reference =
-            self.build(None, Policy::Prefer).map_err(|e| failed("the reference kernels do not run it", e))?;
+        let mut reference = self
+            .build(None, Policy::Prefer)
+            .map_err(|e| failed("the reference kernels do not run the model", e))?;
         let mut delegated = self
             .build(Some(Box::new(delegate)), Policy::Prefer)
-            .map_err(|e| failed("it does not build", e))?;
+            .map_err(|e| failed("the model does not build with the delegate", e))?;
         let claims = Claims::of(&delegated);
         if let Some(DelegateFailure { message, .. }) = claims.report.failures.first() {
             return Err(Disagreement(format!("the delegate failed: {message}\n{claims}")));
@@ -205,7 +206,7 @@ impl DelegateTrial {
                 let tensors = (delegated.output_tensor(output), reference.output_tensor(output));
                 let (got, want) = match tensors {
                     (Ok(got), Ok(want)) => (got, want),
-                    (Err(e), _) | (_, Err(e)) => return Err(failed("an output is not there", e)),
+                    (Err(e), _) | (_, Err(e)) => return Err(failed(&format!("output {output}"), e)),
                 };
                 let difference = difference(got, want).map_err(|difference| {
                     let place = format!("run {run}, output {output} (\"{}\")", want.name);
@@ -288,7 +289,7 @@ impl Claims {
     #[track_caller]
     pub fn assert_claims(&self, nodes: &[usize]) {
         let claims = self.claims();
-        assert!(claims == nodes, "nodes {claims:?} are claimed, expected are {nodes:?}\n{self}");
+        assert!(claims == nodes, "nodes {claims:?} are claimed, expected {nodes:?}\n{self}");
     }
 
     /// Panics unless the node is rejected with a reason of this [kind](Rejection::kind).
@@ -296,14 +297,14 @@ impl Claims {
     pub fn assert_rejects(&self, node: usize, kind: &str) {
         let found =
             self.reason(node).map_or("none: it is claimed, or there is no such node", Rejection::kind);
-        assert!(found == kind, "node {node}: the reason is {found}, expected is {kind}\n{self}");
+        assert!(found == kind, "node {node}: the reason is {found}, expected {kind}\n{self}");
     }
 
     /// Panics unless the claimed nodes form exactly these partitions.
     #[track_caller]
     pub fn assert_partitions(&self, partitions: &[&[usize]]) {
         let found = self.partitions();
-        assert!(found == partitions, "the partitions are {found:?}, expected are {partitions:?}\n{self}");
+        assert!(found == partitions, "the partitions are {found:?}, expected {partitions:?}\n{self}");
     }
 }
 
@@ -360,7 +361,7 @@ impl std::error::Error for Disagreement {}
 /// differ.
 fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> {
     if (got.ty, &got.shape) != (want.ty, &want.shape) {
-        return Err(format!("it is {} {}, expected is {} {}", got.ty, got.shape, want.ty, want.shape));
+        return Err(format!("{} {}, expected {} {}", got.ty, got.shape, want.ty, want.shape));
     }
     let tolerance = Tolerance::of(want.ty, want.quantization.is_some());
     let (Some(g), Some(w)) = (numbers(got.ty, got.bytes()), numbers(want.ty, want.bytes())) else {
@@ -382,7 +383,7 @@ fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> 
     let wrong: Vec<usize> = (0..w.len()).filter(|&i| !compare(&g[i..=i], &w[i..=i], same).passes()).collect();
     let examples = wrong.iter().take(4).map(|&i| {
         let index = index_of(i / parts, &want.shape);
-        format!("\n  at {index:?}: {}, expected is {}", g[i], w[i])
+        format!("\n  at {index:?}: {}, expected {}", g[i], w[i])
     });
     Err(format!(
         "{} of {} elements differ by more than {}, at most by {}{}",

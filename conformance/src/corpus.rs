@@ -263,7 +263,8 @@ pub fn write(problem: &Problem, folder: &Path) -> Result<(), Error> {
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
         for feed in &step.feeds {
             let ty = places.input_type(&problem.model, feed.input);
-            let ty = ty.ok_or_else(|| Error::invalid("an input is not there"))?;
+            let missing = || Error::invalid(format_args!("input {} does not exist", feed.input));
+            let ty = ty.ok_or_else(missing)?;
             let file = array(ty, &feed.shape, &feed.bytes)
                 .map_err(|e| Error::invalid_at(format_args!("input {}", feed.input), e))?;
             put(folder.join(format!("input_{}.npy", feed.input)), &file)?;

@@ -187,7 +187,9 @@ impl Goldens {
                         shrunk(photo, &tensor.shape, *mapping).map_err(Error::invalid)?
                     }
                     Inputs::Series { .. } => {
-                        let series = series.as_ref().ok_or_else(|| Error::invalid("no series"))?;
+                        let series = series
+                            .as_ref()
+                            .ok_or_else(|| Error::invalid("the series of the case is not loaded"))?;
                         entry(series, i, tensor).map_err(Error::invalid)?
                     }
                 };
@@ -216,14 +218,17 @@ impl Goldens {
             let (got_ty, got, shape) = (tensor.ty, &tensor.shape, &expected.shape);
             return Err(format!("{got_ty} {got}, expected {ty} {shape:?}"));
         }
-        let size = ty.byte_size(expected.count).ok_or("too large")?;
+        let size = ty.byte_size(expected.count);
+        let size =
+            size.ok_or_else(|| format!("{} elements of {ty} exceed the address space", expected.count))?;
         let stored = self
             .samples
             .get(expected.offset..)
             .and_then(|s| s.get(..size))
             .ok_or("samples.bin ends early")?;
-        let want = numbers(ty, stored).ok_or("not a number type")?;
-        let all = numbers(ty, tensor.bytes()).ok_or("not a number type")?;
+        let not_numbers = || format!("elements of type {ty} are not numbers");
+        let want = numbers(ty, stored).ok_or_else(not_numbers)?;
+        let all = numbers(ty, tensor.bytes()).ok_or_else(not_numbers)?;
         let got: Vec<f64> = all.iter().copied().step_by(expected.stride.max(1)).collect();
         if let Some(i) = all.iter().position(|v| !v.is_finite()) {
             return Err(format!("element {i} is {}", all[i]));
@@ -253,7 +258,10 @@ fn tensor_type(name: &str) -> Result<TensorType, String> {
         "int32" => TensorType::Int32,
         "int64" => TensorType::Int64,
         "bool" => TensorType::Bool,
-        _ => return Err(format!("goldens of type {name} are not read")),
+        _ => {
+            let supported = "float32, int8, uint8, int16, int32, int64 and bool";
+            return Err(format!("the type {name} is not supported in goldens; {supported} are"));
+        }
     })
 }
 

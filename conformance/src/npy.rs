@@ -73,7 +73,7 @@ impl Array {
             _ => return Err(Error::invalid(format!("arrays of {} are not supported", npy.dtype().descr()))),
         };
         if npy.dtype().descr().contains('>') {
-            return Err(Error::invalid("the array is big-endian"));
+            return Err(Error::invalid("the array is big-endian; save it in little-endian order"));
         }
         let elements = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
         let width = npy.dtype().num_bytes();
@@ -142,7 +142,17 @@ impl Array {
                 let narrow = |c: &[u8; 4]| half::bf16::from_f32(f32::from_le_bytes(*c)).to_le_bytes();
                 Ok(self.bytes.as_chunks::<4>().0.iter().flat_map(narrow).collect())
             }
-            _ => Err(Error::invalid(format!("the array is {}, the input {ty}", self.ty))),
+            _ => {
+                let needed = match (ty, ty.bits()) {
+                    (TensorType::BFloat16, _) => "FLOAT32".to_owned(),
+                    (_, Some(bits)) if bits < 8 => "INT8 or UINT8".to_owned(),
+                    _ => ty.to_string(),
+                };
+                Err(Error::invalid(format!(
+                    "the array is {}, but the input is {ty}; save it as {needed}",
+                    self.ty
+                )))
+            }
         }
     }
 }

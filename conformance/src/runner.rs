@@ -168,8 +168,8 @@ impl Engine {
         if let Err((_, text)) = &compared
             && !problem.undemanded.is_empty()
         {
-            let text =
-                format!("{text}; that is allowed: such arithmetic need not keep {}", problem.undemanded);
+            let values = &problem.undemanded;
+            let text = format!("{text}; this is allowed: a GPU need not handle {values} in the data");
             return Err((Outcome::Unsupported, text));
         }
         compared?;
@@ -205,7 +205,8 @@ impl Engine {
         problem: &Problem,
         result: &mut CaseResult,
     ) -> Result<Vec<Vec<Output>>, (Outcome, String)> {
-        let failed = |e: Error| (Outcome::Unsupported, format!("the reference kernels do not run it: {e}"));
+        let failed =
+            |e: Error| (Outcome::Unsupported, format!("the reference kernels do not run the model: {e}"));
         let backend = Backend::kernels(Kernels::Reference);
         let mut interpreter = backend.build(problem, None, None).map_err(failed)?;
         prepare(&mut interpreter, problem).map_err(failed)?;

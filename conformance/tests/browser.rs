@@ -49,7 +49,9 @@ fn report() -> Report {
                         "output 0 (FLOAT32 [1, 7, 5, 3]): largest difference 2.5e-1, 3 of 105 elements wrong"
                     }
                     Outcome::Crash => "the process ended: signal: 11 (SIGSEGV)",
-                    Outcome::Unsupported => "node 0 ADD v1: UnsupportedType: input 0 has type INT64",
+                    Outcome::Unsupported => {
+                        "node 0 ADD v1: UnsupportedType: input 0 has the unsupported type INT64"
+                    }
                     _ => "",
                 };
                 let mut result = CaseResult::new(name, outcome, detail);

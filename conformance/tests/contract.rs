@@ -444,8 +444,8 @@ fn the_life_of_a_delegate() {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
 fn leaks() {
-    noticed(Flaw::LeaksWhenInvoked, PLAIN, "memory", "every invocation takes about");
-    noticed(Flaw::LeaksWhenMade, PLAIN, "memory", "every new delegate takes about");
+    noticed(Flaw::LeaksWhenInvoked, PLAIN, "memory", "every invocation leaks about");
+    noticed(Flaw::LeaksWhenMade, PLAIN, "memory", "every new delegate leaks about");
     noticed(Flaw::GrowsOnDevice, PLAIN, "memory", "on the device");
 }
 

@@ -125,7 +125,7 @@ impl<'a> DelegateContext<'a> {
     pub fn may_claim(&self, node: &NodeView<'_>) -> Result<(), Rejection> {
         let state = node.state();
         if state.taken || self.claimed[node.id().0] {
-            return Err(Rejection::Other("another delegate claimed it".into()));
+            return Err(Rejection::Other("a delegate already claimed it".into()));
         }
         if state.overridden {
             return Err(Rejection::Overridden { op: node.op().clone() });

@@ -68,7 +68,7 @@ pub enum Rejection {
         max: u32,
     },
     /// An operand has an unsupported element type.
-    #[error("{} has type {ty}", printable(operand))]
+    #[error("{} has the unsupported type {ty}", printable(operand))]
     UnsupportedType {
         /// The operand: `input 0`, `output 1`.
         operand: String,

@@ -80,7 +80,7 @@ fn segment(gpu: &Gpu, model: Model, photo: &RgbaImage) -> Result<RgbaImage> {
 
     let read: Vec<_> = interpreter.delegate_stats().iter().filter_map(|stats| stats.readback_time).collect();
     if !read.is_empty() {
-        return Err("the mask took a trip over the CPU".into());
+        return Err("the mask was read back to the CPU".into());
     }
     compositor.read(gpu)
 }

@@ -195,7 +195,7 @@ fn a_delegate_that_cannot_be_created_reports_the_reason() {
     let known = "the option \"nodes\" is not known; it takes: min_nodes";
     let error = check("example_plugin", &[("nodes", "1")], known);
     assert!(matches!(error, PluginError::Option { .. }), "{error:?}");
-    check("example_plugin", &[("min_nodes", "x")], "option \"min_nodes\": \"x\": invalid digit");
+    check("example_plugin", &[("min_nodes", "x")], "option \"min_nodes\": \"x\" is not supported: ");
     check("example_plugin", &[("min_nodes", "\0")], "contains a zero byte");
 }
 

@@ -243,7 +243,12 @@ impl Shader for Spec {
         if self.activation == Activation::Prelu
             || (activates && (self.op.compares() || self.element != Element::F32))
         {
-            return Err(ShaderError::unsupported(NAME, format!("{:?} after {:?}", self.activation, self.op)));
+            let why = format!(
+                "{:?} of {:?} with activation {:?}; \
+                activations other than Prelu are supported for arithmetic on F32 only",
+                self.op, self.element, self.activation
+            );
+            return Err(ShaderError::unsupported(NAME, why));
         }
         let result = if self.op.compares() { Element::Bool } else { self.element };
         let (nest, vec4) = self.nest()?;

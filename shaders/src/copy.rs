@@ -46,7 +46,10 @@ impl Copy {
         let variant = variant(self.name, caps, self.input, rank, vec4);
         let fits = |n: &i64| i32::try_from(*n).is_ok();
         if ![from, to].iter().chain(nest.strides.iter().flatten()).all(fits) {
-            return Err(ShaderError::unsupported(self.name, "strides beyond 2^31 elements"));
+            return Err(ShaderError::unsupported(
+                self.name,
+                format!("offsets {from} and {to}, strides {:?}; 32-bit numbers are supported", nest.strides),
+            ));
         }
         let signed = |n: i64| i32::try_from(n).unwrap_or(0);
         let uniform = walk.uniform().i32(signed(from)).i32(signed(to));

@@ -143,7 +143,8 @@ impl Spec {
     /// Returns the kernel that computes any window, channel by channel.
     fn by_channels(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if let Sums::Pairs { .. } = self.epilogue.sums() {
-            let why = "sums of products beyond 31 bits";
+            let why =
+                "sums of products in 47-bit integers; sums in floats and in 32-bit integers are supported";
             return Err(ShaderError::unsupported(NAME, why));
         }
         let [batch, in_h, in_w, channels] = self.input;

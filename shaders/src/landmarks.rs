@@ -81,7 +81,7 @@ impl Shader for Crop {
             return Err(ShaderError::invalid(NAME, "a crop around no landmarks"));
         };
         if self.subset.len() > 16_000 {
-            let text = format!("a crop around {} landmarks", self.subset.len());
+            let text = format!("a crop around {} landmarks; at most 16000 are supported", self.subset.len());
             return Err(ShaderError::unsupported(NAME, text));
         }
         let fours = self.subset.len().div_ceil(4);

@@ -169,7 +169,11 @@ impl Shader for Spec {
         let activates = self.activation != Activation::None || self.op == Reduce::Mean;
         let float = self.element == Element::F32;
         if activates && (!float || self.activation == Activation::Prelu) {
-            let why = format!("{:?} of {:?}, then {:?}", self.op, self.element, self.activation);
+            let why = format!(
+                "{:?} of {:?} with activation {:?}; \
+                means and activations other than Prelu are supported for F32 only",
+                self.op, self.element, self.activation
+            );
             return Err(ShaderError::unsupported(NAME, why));
         }
         let plan = self.plan()?;

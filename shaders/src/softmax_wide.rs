@@ -30,7 +30,8 @@ impl Shader for Spec {
     /// For an empty input, rows of more than 65535 elements, and a tensor larger than one dispatch reaches.
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.depth])? == 0 || self.depth > u16::MAX.into() {
-            let why = format!("{} rows of {} elements; 1 to 65535 are supported", self.rows, self.depth);
+            let (rows, depth) = (self.rows, self.depth);
+            let why = format!("{rows} rows of {depth} elements; rows of 1 to 65535 elements are supported");
             return Err(ShaderError::invalid(NAME, why));
         }
         let split = RowSplit::new(caps, self.depth);

@@ -29,7 +29,10 @@ impl Shader for Spec {
         let too_large = || {
             ShaderError::unsupported(
                 NAME,
-                format!("{:?} times {:?}: 2^31 elements or more", self.input, self.multiples),
+                format!(
+                    "{:?} times {:?} has 2^31 elements or more; fewer are supported",
+                    self.input, self.multiples
+                ),
             )
         };
         let output: Option<Vec<u32>> =

@@ -85,6 +85,7 @@ struct Memory {
 
 /// The compared values of another result.
 #[derive(Deserialize)]
+#[serde(expecting = "a JSON object")]
 struct Other {
     model: Option<String>,
     load_ms: f64,
@@ -279,7 +280,7 @@ fn peak_rss() -> Option<u64> {
 }
 
 fn read(path: &PathBuf) -> Result<Other, Failure> {
-    let invalid = |e: String| Failure::invalid(format!("{}: {e}", path.display()));
+    let invalid = |e: String| Failure::invalid(format!("--compare {}: {e}", path.display()));
     let text = read_regular(path).map_err(|e| invalid(e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| invalid(format!("not a result of `bench --json`: {e}")))
 }

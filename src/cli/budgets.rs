@@ -25,7 +25,7 @@ pub(crate) struct Budgets {
     /// of the machine's]
     #[arg(long, value_name = "BYTES[K|M|G]", allow_hyphen_values = true)]
     max_memory: Option<Bytes>,
-    /// End after this time, and after as much processor time of each of the `--threads` [default: no limit]
+    /// End after this time, or after this much processor time per thread of `--threads` [default: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 }
@@ -101,7 +101,9 @@ impl Budgets {
                 memory: self.max_memory.map(|Bytes(bytes)| bytes),
             };
             let spawned = std::thread::Builder::new().name("budgets".into()).spawn(move || watch.run());
-            spawned.map(drop).unwrap_or_else(|e| log::warn!("nothing watches the budgets: {e}"));
+            spawned
+                .map(drop)
+                .unwrap_or_else(|e| log::warn!("the process is not checked against its limits: {e}"));
         }
     }
 }

@@ -433,7 +433,7 @@ impl Document for Diff {
             text += &format!("\n{}", table(&header, &[5, 6, 7, 8, 9, 10], nodes.iter().map(row)));
             text += &match self.first_bad {
                 Some(node) => format!("\nthe first bad node is {node}: all that it reads is good\n"),
-                None => "\nno node is bad that reads good data\n".into(),
+                None => "\nno node with good inputs is bad\n".into(),
             };
         }
         if let Some(Bisected { node, op, alone, runs }) = &self.bisect {

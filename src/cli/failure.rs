@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use delegraph::Error;
 use delegraph::core::error::{ErrorKind, Limit, Location};
@@ -144,7 +144,29 @@ impl From<Error> for Failure {
             _ => Exit::Failed,
         };
         let help = help(&error);
-        Failure { help, details: details(&error), ..Failure::new(exit, with_options(&error.chain())) }
+        let message = with_options(&error.chain());
+        // An error about memory that is not a node's, such as the arena, does not name the model.
+        let message = match (is_of_memory(&error), MODEL.get()) {
+            (true, Some(model)) => format!("{model}: {message}"),
+            _ => message,
+        };
+        Failure { help, details: details(&error), ..Failure::new(exit, message) }
+    }
+}
+
+/// The path of the model, for errors about memory that do not name it.
+static MODEL: OnceLock<String> = OnceLock::new();
+
+/// Sets the path of the model, which errors about memory name.
+pub(crate) fn set_model(path: &Path) {
+    let _ = MODEL.set(path.display().to_string());
+}
+
+fn is_of_memory(error: &Error) -> bool {
+    match error {
+        Error::OutOfMemory(_) => true,
+        Error::LimitExceeded(exceeded) => exceeded.limit() == Limit::Memory,
+        _ => false,
     }
 }
 

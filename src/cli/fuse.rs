@@ -20,12 +20,12 @@ use super::numbers::{ANY, whole};
 use super::output::{Document, Output, bytes, scaled, table, work};
 use super::text::{plural, raw_name, short_number};
 
-/// Rewrite a model file so that it does the same with fewer, larger ops, each at the lowest version that is enough
+/// Rewrite a model file so that it does the same with fewer, larger ops, each at the lowest sufficient version
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     model: ModelArgument,
-    /// Where the rewritten model goes; it may take the place of MODEL
+    /// The file for the rewritten model, which may be MODEL itself
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Change only versions, not ops and tensors
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// differ by what such ops make of a difference in rounding
     #[arg(long)]
     allow_hybrid: bool,
-    /// Leave composites that no fusion takes, for delegates that know them, instead of inlining their bodies
+    /// Keep composites that no fusion replaces, for delegates that support them, instead of inlining their bodies
     #[arg(long)]
     keep_composites: bool,
     /// Put fused recurrent ops into the graph itself: their state lasts until it is reset
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     fusions: Vec<LibraryPath>,
     #[command(flatten)]
     kernels: Kernels,
-    /// On how many random inputs both models are run and compared before OUT is written
+    /// The number of random inputs on which both models are compared before OUT is written
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole::<usize>(0..=ANY), allow_negative_numbers = true)]
     samples: usize,
 }
@@ -183,7 +183,8 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     {
         let Difference { output, greatest, allowed, .. } = worst;
         let message = format!(
-            "the rewritten model computes something else: output \"{}\" differs by {}, allowed is {}{authors}",
+            "the rewritten model computes something else: output \"{}\" differs by {}; \
+            at most {} is allowed{authors}",
             printable(output),
             short_number(*greatest),
             short_number(*allowed * tolerance)
@@ -197,7 +198,10 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         }
         return Err(Failure::new(Exit::Failed, message).with_help(help));
     }
-    model.save(&arguments.output)?;
+    model.save(&arguments.output).map_err(|error| match error {
+        Error::Write { path, source, .. } => files::cannot_write(&path, &source),
+        error => error.into(),
+    })?;
     let (differences, not_compared) = match compared {
         Ok(differences) => (differences, None),
         Err(reason) => (Vec::new(), Some(reason)),
@@ -416,7 +420,7 @@ impl Document for Rewritten {
         let mut text = format!("{}: {}\n\n", printable(&self.output), bytes(self.output_bytes));
         text += &self.fused();
         if self.versions.is_empty() && self.unknown_versions.is_empty() {
-            text += "Every op had the lowest version that is enough already.\n";
+            text += "Every op already had the lowest sufficient version.\n";
         }
         let rows = self.versions.iter().map(|line| {
             vec![line.op.clone(), format!("{} → {}", line.from, line.to), line.nodes.len().to_string()]

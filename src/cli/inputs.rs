@@ -161,6 +161,21 @@ impl Entry {
         format!("input {i} (\"{}\")", printable(name))
     }
 
+    /// Returns the failure of resizing input `i` to the shape of `cause`, an option or a file. An error that names the
+    /// input by its tensor names it as the options do.
+    fn not_resized(&self, i: usize, error: Error, cause: &str) -> Failure {
+        let tensor = self.inputs.get(i).map_or("", |input| &input.tensor);
+        let named = format!("input {i} (\"{tensor}\")");
+        let rest = match &error {
+            Error::InvalidInput(text) => text.strip_prefix(&named),
+            _ => None,
+        };
+        match rest {
+            Some(rest) => Failure::from(Error::InvalidInput(self.describe(i) + rest)).about(cause),
+            None => Failure::from(error).about(&format!("{cause}: {}", self.describe(i))),
+        }
+    }
+
     /// Returns the file of each input. Files without a name belong to the inputs that no other file names.
     fn files<'f>(&self, files: &'f [InputFile]) -> Result<Vec<Option<&'f Path>>, Failure> {
         let mut chosen: Vec<Option<&Path>> = vec![None; self.inputs.len()];
@@ -220,13 +235,13 @@ impl Entry {
         for resize in resizes {
             let i = self.input(&resize.name, &resize.option())?;
             if resized[i].is_some() {
-                let text = format!("{}: another shape is given for {}", resize.option(), self.describe(i));
+                let text = format!("{}: the shape of {} is already given", resize.option(), self.describe(i));
                 return Err(Failure::new(Exit::Usage, text));
             }
             let same = *interpreter.input_tensor(i)?.shape.dims() == resize.shape;
             interpreter
                 .resize_input(i, &resize.shape)
-                .map_err(|e| Failure::from(e).about(&resize.option()))?;
+                .map_err(|e| self.not_resized(i, e, &resize.option()))?;
             resized[i] = Some(&resize.shape);
             causes.extend((!same).then(|| resize.option()));
         }
@@ -247,8 +262,9 @@ impl Entry {
                     causes.push(format!("--input {}", path.display()));
                     earlier[i] = Some(tensor.shape.to_vec());
                 }
-                let at = format!("{}: {}", path.display(), self.describe(i));
-                interpreter.resize_input(i, &array.shape).map_err(|e| Failure::from(e).about(&at))?;
+                interpreter
+                    .resize_input(i, &array.shape)
+                    .map_err(|e| self.not_resized(i, e, &path.display().to_string()))?;
             }
             arrays.push(array);
         }

@@ -56,7 +56,7 @@ impl Journal {
             match lines.next().transpose()? {
                 Some(line) if line == run => {}
                 Some(line) => {
-                    let text = format!("that was another run ({line}); without --resume it is replaced");
+                    let text = format!("it contains another run ({line}); without --resume it is replaced");
                     return Err(io::Error::other(text));
                 }
                 None => {}

@@ -32,7 +32,7 @@ impl FromStr for LibraryPath {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("plugin:") {
-            Some("") | None => Err("plugin:PATH is wanted, with the path of a library".into()),
+            Some("") | None => Err("it must be plugin:PATH, with the path of a library".into()),
             Some(path) if path.contains('?') => Err("such a library takes no options".into()),
             Some(path) => Ok(LibraryPath(path.into())),
         }

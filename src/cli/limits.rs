@@ -23,7 +23,7 @@ pub(crate) struct Limits {
     /// Partitions of fewer nodes stay on the CPU
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=ANY), allow_negative_numbers = true)]
     min_nodes: Option<usize>,
-    /// Only nodes A to before B, which is above A; halving the range again and again finds the node that goes wrong
+    /// Only nodes A to B - 1, for example to bisect for a node with wrong results
     #[arg(long, value_name = "A..B", value_parser = range, allow_hyphen_values = true)]
     nodes: Option<Range<usize>>,
     /// Not this op, builtin (CONV_2D) or custom; may be repeated
@@ -199,7 +199,7 @@ fn op(name: &str) -> Op {
 /// Parses `A..B`.
 fn range(text: &str) -> Result<Range<usize>, String> {
     let ends = text.split_once("..").filter(|(start, end)| !start.is_empty() && !end.is_empty());
-    let (start, end) = ends.ok_or("write A..B, which is nodes A to before B: 0..5 is the first five")?;
+    let (start, end) = ends.ok_or("write A..B for nodes A to B - 1: 0..5 is the first five")?;
     let (start, end) = (part(start)?, part(end)?);
     if start < end {
         Ok(start..end)

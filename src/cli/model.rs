@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use delegraph::Model;
 
 use super::budgets::Budgets;
-use super::failure::Failure;
+use super::failure::{self, Failure};
 
 /// The model file.
 #[derive(clap::Args)]
@@ -21,6 +21,7 @@ impl ModelArgument {
     /// Loads the model. The limits apply from here on.
     pub(crate) fn load(&self) -> Result<Model, Failure> {
         self.budgets.start();
+        failure::set_model(&self.path);
         load(&self.path)
     }
 

@@ -175,7 +175,8 @@ fn note(def: &OpDef) -> Option<&'static str> {
         return None;
     }
     Some(match (def.family, kernels.is_empty(), released.is_empty()) {
-        ("special", ..) => "a marker, no operator: a node of this code is refused",
+        ("special", ..) if def.op == BuiltinOp::CUSTOM => "not a builtin op: custom ops are found by name",
+        ("special", ..) => "a marker, not an op: a node with this code is rejected",
         (_, true, true) => "no TFLite release runs it, and there is no kernel here",
         (_, false, true) if op.to_string().starts_with("STABLEHLO_") => {
             "no TFLite release runs it; the kernel follows the StableHLO specification"

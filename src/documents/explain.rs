@@ -85,7 +85,7 @@ pub(crate) struct NodeLine {
     pub(crate) node: usize,
     pub(crate) op: String,
     pub(crate) version: u32,
-    /// A delegate's name, `cpu`, `reference`, `folded`, or `none` if no kernel is registered.
+    /// A delegate's name, `cpu`, `reference`, `folded`, or `none` if no kernel is registered and no delegate claims it.
     pub(crate) runner: String,
     pub(crate) partition: Option<usize>,
     pub(crate) multiply_adds: u64,

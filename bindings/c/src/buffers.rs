@@ -72,8 +72,8 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterSetCustomAllocationForTensor(
             }
             // SAFETY: the interface requires a valid structure; null is excluded.
             let CustomAllocation { data, bytes } = unsafe { *allocation };
-            let tensor =
-                usize::try_from(tensor).map_err(|_| wrong(format!("there is no tensor {tensor}")))?;
+            let negative = |_| wrong(format!("the tensor index {tensor} is negative"));
+            let tensor = usize::try_from(tensor).map_err(negative)?;
             if data.is_null() && bytes > 0 {
                 return Err(wrong("the memory of the allocation is null".into()));
             }

@@ -23,7 +23,7 @@ pub(crate) fn guard<T>(name: &str, otherwise: T, f: impl FnOnce() -> T) -> T {
 /// # Safety
 /// `values` is null, or valid for reads of `count` values as long as the result is used.
 pub(crate) unsafe fn values<'a, T>(values: *const T, count: c_int) -> Result<&'a [T], String> {
-    let count = usize::try_from(count).map_err(|_| format!("a count of {count}"))?;
+    let count = usize::try_from(count).map_err(|_| format!("a list with the negative length {count}"))?;
     // SAFETY: guaranteed by the caller.
     unsafe { delegraph_ffi::contain::values(values, count) }
 }

@@ -115,7 +115,7 @@ impl Interpreter {
         let null = std::ptr::null_mut();
         let found = self.with(function, Ok(null), |state| match usize::try_from(index) {
             Ok(index) => state.tensor(handle, subgraph, index),
-            Err(_) => Err(Error::InvalidInput(format!("there is no tensor {index}"))),
+            Err(_) => Err(Error::InvalidInput(format!("the tensor index {index} is negative"))),
         });
         found.unwrap_or_else(|error| {
             self.reporter.report(&format!("{function}: {}", error.chain()));

@@ -51,8 +51,9 @@ impl Runner {
             return Ok(Runner { interpreter: weak, subgraph: 0, inputs, outputs });
         };
         let signature = key.to_str().ok().and_then(|key| model.signature(key));
-        let signature =
-            signature.ok_or_else(|| Error::InvalidInput(format!("there is no signature {key:?}")))?;
+        let count = model.signatures().len();
+        let missing = || Error::InvalidInput(format!("there is no signature {key:?}; the model has {count}"));
+        let signature = signature.ok_or_else(missing)?;
         // TensorFlow Lite has the names in alphabetical order.
         let named = |list: &[(String, TensorId)]| {
             let mut sorted: Vec<_> = list.iter().collect();
@@ -168,7 +169,7 @@ pub(crate) unsafe extern "C" fn TfLiteSignatureRunnerResizeInputTensor(
         it.try_with(function, |state| {
             // SAFETY: the interface requires null or a text, and `rank` values at `dims`.
             let (input, dims) = unsafe { (text(input), values(dims, rank)) };
-            let tensor = find(&runner.inputs, input)?;
+            let tensor = find("input", &runner.inputs, input)?;
             let graph = state.model.subgraph(runner.subgraph);
             let position = graph.and_then(|graph| graph.inputs().iter().position(|id| *id == tensor));
             let missing = || Error::InvalidInput("the signature's input is not one of its subgraph".into());
@@ -193,7 +194,7 @@ pub(crate) unsafe extern "C" fn TfLiteSignatureRunnerGetInputTensor(
     input: *const c_char,
 ) -> *mut Tensor {
     // SAFETY: the interface requires null or a text.
-    unsafe { tensor("TfLiteSignatureRunnerGetInputTensor", runner, |it| &it.inputs, input) }
+    unsafe { tensor("TfLiteSignatureRunnerGetInputTensor", "input", runner, |it| &it.inputs, input) }
 }
 
 /// Returns an output; null if there is none with this name.
@@ -203,7 +204,7 @@ pub(crate) unsafe extern "C" fn TfLiteSignatureRunnerGetOutputTensor(
     output: *const c_char,
 ) -> *const Tensor {
     // SAFETY: the interface requires null or a text.
-    unsafe { tensor("TfLiteSignatureRunnerGetOutputTensor", runner, |it| &it.outputs, output) }
+    unsafe { tensor("TfLiteSignatureRunnerGetOutputTensor", "output", runner, |it| &it.outputs, output) }
 }
 
 /// Runs the signature.
@@ -227,11 +228,14 @@ fn name_at(list: &[Named], index: i32) -> *const c_char {
     named.map_or(std::ptr::null(), |named| named.name.as_ptr())
 }
 
-fn find(list: &[Named], name: Option<&CStr>) -> Result<TensorId> {
+/// `what` is `input` or `output`, for the error.
+fn find(what: &str, list: &[Named], name: Option<&CStr>) -> Result<TensorId> {
     let named = name.and_then(|name| list.iter().find(|named| *named.name == *name));
     named.map(|named| named.tensor).ok_or_else(|| {
+        let asked = name.map_or_else(|| "with a null name".to_owned(), |name| format!("{name:?}"));
         let names: Vec<String> = list.iter().map(|named| format!("{:?}", named.name)).collect();
-        Error::InvalidInput(format!("there is no {name:?}; the signature has {}", names.join(", ")))
+        let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Error::InvalidInput(format!("there is no {what} {asked}; the signature has {has}"))
     })
 }
 
@@ -239,13 +243,14 @@ fn find(list: &[Named], name: Option<&CStr>) -> Result<TensorId> {
 /// `name` is null or a text.
 unsafe fn tensor(
     function: &str,
+    what: &str,
     runner: *const RunnerHandle,
     list: impl Fn(&Runner) -> &[Named],
     name: *const c_char,
 ) -> *mut Tensor {
     with_both(function, runner, std::ptr::null_mut(), |runner, it| {
         // SAFETY: guaranteed by the caller.
-        match find(list(runner), unsafe { text(name) }) {
+        match find(what, list(runner), unsafe { text(name) }) {
             Ok(id) => it.tensor(function, runner.subgraph, int(id.0)),
             Err(error) => {
                 it.reporter.report(&format!("{function}: {}", error.chain()));

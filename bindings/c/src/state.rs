@@ -125,7 +125,9 @@ impl State {
     }
 
     fn graph(&self, subgraph: usize) -> Result<&Subgraph> {
-        let missing = || Error::InvalidInput(format!("there is no subgraph {subgraph}"));
+        let count = self.model.subgraphs().len();
+        let missing =
+            || Error::InvalidInput(format!("there is no subgraph {subgraph}; the model has {count}"));
         self.model.subgraph(subgraph).ok_or_else(missing)
     }
 
@@ -247,7 +249,9 @@ impl State {
     ) -> Result<()> {
         let graph = self.graph(subgraph)?;
         let id = usize::try_from(input).ok().and_then(|input| graph.inputs().get(input)).copied();
-        let id = id.ok_or_else(|| Error::InvalidInput(format!("there is no input {input}")))?;
+        let count = graph.inputs().len();
+        let missing = || Error::InvalidInput(format!("there is no input {input}; the subgraph has {count}"));
+        let id = id.ok_or_else(missing)?;
         if strict {
             check_strict(graph.tensor(id), shape)?;
         }
@@ -463,8 +467,10 @@ impl State {
     /// [`Error::InvalidInput`] if the tensor does not exist; those of the delegate.
     pub(crate) fn fetch(&mut self, index: i32) -> Result<()> {
         let graph = self.graph(0)?;
-        let id = usize::try_from(index).ok().filter(|index| *index < graph.tensors().len()).map(TensorId);
-        let id = id.ok_or_else(|| Error::InvalidInput(format!("there is no tensor {index}")))?;
+        let count = graph.tensors().len();
+        let id = usize::try_from(index).ok().filter(|index| *index < count).map(TensorId);
+        let missing = || Error::InvalidInput(format!("there is no tensor {index}; the subgraph has {count}"));
+        let id = id.ok_or_else(missing)?;
         let output = graph.outputs().iter().position(|output| *output == id);
         if let Some(buffer) = self.buffer(index) {
             self.read_buffer(buffer)?;

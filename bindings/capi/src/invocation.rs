@@ -102,7 +102,7 @@ pub unsafe extern "C" fn dg_interpreter_start(
     call(|| {
         let wanted = !invocation.is_null();
         if !wanted && done.is_none() {
-            return Err(Failure::argument("neither an invocation nor a function is wanted"));
+            return Err(Failure::argument("both `invocation` and `done` are null; one of them is needed"));
         }
         if !invocation.is_aligned() {
             return Err(Failure::argument("the pointer that receives the invocation is misaligned"));

@@ -220,7 +220,10 @@ pub extern "C" fn dg_options_set_policy(options: *mut dg_options, policy: dg_pol
             DG_POLICY_PREFER => Policy::Prefer,
             DG_POLICY_REQUIRE => Policy::Require,
             DG_POLICY_REPORT => Policy::Report,
-            _ => return Err(Failure::argument(format!("there is no policy {policy}"))),
+            _ => {
+                let known = "DG_POLICY_PREFER, DG_POLICY_REQUIRE and DG_POLICY_REPORT are supported";
+                return Err(Failure::argument(format!("there is no policy {policy}; {known}")));
+            }
         };
         Ok(())
     })

@@ -65,8 +65,7 @@ impl State {
     pub(crate) fn subgraph_index(&self) -> Result<usize> {
         let signature = self.signature.as_deref().and_then(|key| self.interpreter.model().signature(key));
         let index = signature.map_or(0, |signature| signature.subgraph());
-        let missing = || Error::InvalidInput(format!("the model has no subgraph {index}"));
-        self.interpreter.model().subgraph(index).map(|_| index).ok_or_else(missing)
+        self.interpreter.model().subgraph(index).map(|_| index).ok_or_else(|| self.missing(index))
     }
 
     /// Returns the selected subgraph of the running model.
@@ -75,8 +74,12 @@ impl State {
     /// As [`State::subgraph_index`].
     pub(crate) fn subgraph(&self) -> Result<&Subgraph> {
         let index = self.subgraph_index()?;
-        let missing = || Error::InvalidInput(format!("the model has no subgraph {index}"));
-        self.interpreter.model().subgraph(index).ok_or_else(missing)
+        self.interpreter.model().subgraph(index).ok_or_else(|| self.missing(index))
+    }
+
+    fn missing(&self, index: usize) -> Error {
+        let count = self.interpreter.model().subgraphs().len();
+        Error::InvalidInput(format!("there is no subgraph {index}; the model has {count}"))
     }
 
     /// Runs the selected subgraph.

@@ -47,7 +47,7 @@ pub fn of_environment() -> Result<Choice> {
 fn of_value(value: &OsStr) -> Result<Choice> {
     let bytes = value.as_encoded_bytes();
     let text = value.to_str().ok_or_else(|| {
-        Error::InvalidInput(format!("{VARIABLE} is UTF-8, which \"{}\" is not", bytes.escape_ascii()))
+        Error::InvalidInput(format!("{VARIABLE} must be UTF-8, is \"{}\"", bytes.escape_ascii()))
     })?;
     named(text).map_err(|error| match error {
         Error::InvalidInput(text) => Error::InvalidInput(format!("{VARIABLE}: {text}")),
@@ -201,7 +201,7 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
         assert!(matches!(of_value(OsStr::new("cpu")), Ok(Choice::Cpu)));
         let error = of_value(OsStr::from_bytes(b"wgpu\xff")).err().map(|error| error.to_string());
-        let text = "invalid input: DELEGRAPH_DELEGATE is UTF-8, which \"wgpu\\xff\" is not";
+        let text = "invalid input: DELEGRAPH_DELEGATE must be UTF-8, is \"wgpu\\xff\"";
         assert_eq!(error.as_deref(), Some(text));
         let error = of_value(OsStr::new("gpu")).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.starts_with("invalid input: DELEGRAPH_DELEGATE: a delegate is cpu,"), "{error}");

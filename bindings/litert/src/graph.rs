@@ -277,7 +277,10 @@ impl Reader {
             || raw.is_variable > 1
             || raw.data_is_stale > 1
         {
-            return Err("it is laid out in an unknown way".into());
+            return Err(format!(
+                "it is laid out in an unknown way: allocation type {}, is_variable {}, data_is_stale {}",
+                raw.allocation_type, raw.is_variable, raw.data_is_stale
+            ));
         }
         // SAFETY: the runtime's text.
         let name = unsafe { raw::text(raw.name) };

@@ -254,7 +254,9 @@ impl Member {
             CType::PerDimension => {
                 // SAFETY: as above.
                 let items: [i64; 8] = unsafe { data.get(first) };
-                set(params, ParamValue::Ints(items.get(..rank).ok_or("more than 8 dimensions")?))
+                let items = items.get(..rank);
+                let items = items.ok_or_else(|| format!("{rank} dimensions; at most 8 are supported"))?;
+                set(params, ParamValue::Ints(items))
             }
             CType::Floats => {
                 let count = raw::length(int(first), "the list of floats")?;
@@ -312,8 +314,7 @@ impl Structure {
 
     fn write_member(&mut self, member: &Member, value: &ParamValue<'_>) -> Result<()> {
         let [first, last] = member.at;
-        let wrong =
-            || format!("its {} has the value {value:?}, which LiteRT does not have", member.field.name);
+        let wrong = || format!("its {} has the value {value}, which LiteRT does not have", member.field.name);
         let int = |value: i64| c_int::try_from(value).map_err(|_| wrong());
         match (member.ty, value) {
             (CType::Bool, ParamValue::Bool(value)) => self.put(first, &[u8::from(*value)]),
@@ -392,7 +393,7 @@ fn type_value(ty: TensorType) -> ParamValue<'static> {
 /// The first `count` of a list of at most eight.
 fn counted<T>(items: &[T; 8], count: c_int) -> Result<&[T]> {
     let items = usize::try_from(count).ok().and_then(|count| items.get(..count));
-    items.ok_or_else(|| format!("a list of {count} dimensions"))
+    items.ok_or_else(|| format!("a list of {count} dimensions; 0 to 8 are supported"))
 }
 
 #[cfg(test)]
@@ -473,7 +474,10 @@ mod tests {
         assert_eq!(error(BuiltinOp::CONV_2D, &[0]), "its padding has the unknown value 0");
         assert_eq!(error(BuiltinOp::ADD, &[6]), "its fused_activation_function has the unknown value 6");
         assert_eq!(error(BuiltinOp::CAST, &[1, 99]), "unknown tensor type 99");
-        assert_eq!(error(BuiltinOp::RESHAPE, &[0, 0, 0, 0, 0, 0, 0, 0, 9]), "a list of 9 dimensions");
+        assert_eq!(
+            error(BuiltinOp::RESHAPE, &[0, 0, 0, 0, 0, 0, 0, 0, 9]),
+            "a list of 9 dimensions; 0 to 8 are supported"
+        );
         // SAFETY: null is allowed.
         let without = unsafe { read(BuiltinOp::SOFTMAX, Reach::of_node(1), std::ptr::null(), 0) };
         assert_eq!(without.unwrap_err(), "it has no params");

@@ -159,7 +159,7 @@ const WHILE_PREPARING: &[(&str, &str)] = &[
     ("null_preview", "the place of the partitions is null"),
     ("null_list", "the list of nodes is null"),
     ("subgraph", "the context of subgraph 1 is not available"),
-    ("other_delegate", "which is another one"),
+    ("other_delegate", "nodes were replaced for the delegate"),
     ("null_invoke", "its registration has no `invoke` function"),
     ("null_context", "Prepare of the delegate returned kTfLiteError"),
     ("repeated", "node 0 is in the list twice"),

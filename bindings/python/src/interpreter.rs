@@ -717,7 +717,8 @@ fn shape_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
             }
         })?;
         let valid = usize::try_from(number).ok().filter(|_| number <= i64::from(i32::MAX));
-        let range = || PyValueError::new_err(format!("a dimension is not in range: {number}"));
+        let range =
+            || PyValueError::new_err(format!("a dimension must be between 0 and {}, is {number}", i32::MAX));
         shape.push(valid.ok_or_else(range)?);
     }
     Ok(shape)

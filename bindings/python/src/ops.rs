@@ -70,7 +70,7 @@ fn of_map<'py>(py: Python<'py>, map: &Map<'_>, depth: usize) -> PyResult<Bound<'
 
 fn too_deep() -> PyErr {
     PyValueError::new_err(format!(
-        "the options of the custom op are maps or lists in one another, more than {MAX_DEPTH}"
+        "the options of the custom op nest maps or lists more than {MAX_DEPTH} levels deep"
     ))
 }
 

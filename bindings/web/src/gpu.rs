@@ -51,7 +51,7 @@ impl GpuOpening {
                 wgpu::RequestAdapterError::NotFound { .. } => {
                     unavailable("the browser has no WebGPU adapter".into())
                 }
-                e => unavailable(format!("the browser opens no WebGPU adapter: {e}")),
+                e => unavailable(format!("the browser did not open a WebGPU adapter: {e}")),
             })?;
             let options =
                 WgpuOptions::default().with_pipeline_cache(PipelineCache::Off).with_trusted_shaders(true);

@@ -111,17 +111,19 @@ impl Chain {
             return Ok(None);
         }
         let amplified = self.amplified()?;
-        let allowed = amplified.get(i).ok_or_else(|| Error::mismatch("an unknown output"))?;
+        let allowed = amplified.get(i).ok_or_else(|| {
+            Error::mismatch(format_args!("there is no output {i}; the chain has {}", amplified.len()))
+        })?;
         let Some(allowed) = allowed else {
             let alike = (got.ty, got.shape.rank()) == (want.ty, want.shape.rank());
             return if alike { Ok(None) } else { deviation };
         };
         deviation?;
         let (Some(g), Some(w)) = (numbers(got.ty, &got.bytes), numbers(want.ty, &want.bytes)) else {
-            return Err(Error::mismatch("not numbers"));
+            return Err(Error::mismatch(format_args!("{} {}, expected numbers", got.ty, got.shape)));
         };
         if allowed.len() != g.len() {
-            return Err(Error::mismatch("an output of other elements"));
+            return Err(Error::mismatch(format_args!("{} elements, expected {}", g.len(), allowed.len())));
         }
         let excused = |((&g, &w), &allowed): ((&f64, &f64), &f64)| {
             // NaN and infinities have no distance.
@@ -168,7 +170,7 @@ impl Chain {
         }
         let output = |&i: &usize| values.get(i).and_then(|v| numbers(v.ty, &v.bytes));
         let outputs = self.outputs.iter().map(output).collect::<Option<_>>();
-        outputs.ok_or_else(|| Error::mismatch("not numbers"))
+        outputs.ok_or_else(|| Error::mismatch("an output does not consist of numbers"))
     }
 }
 

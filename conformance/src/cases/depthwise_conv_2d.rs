@@ -5,7 +5,7 @@ use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use super::prelude::*;
 
 const ONE_SCALE: Verdict = Verdict::NotCompared(
-    "LiteRT reads a scale per channel here, whatever the filter has; we take its one scale",
+    "LiteRT reads a scale per channel here, whatever the filter has; Delegraph uses the filter's only scale",
 );
 
 pub(super) const OP_KINDS: OpKinds = &[];

@@ -95,7 +95,10 @@ impl Case {
             return Err(Error::mismatch(sides));
         }
         let (Some(g), Some(w)) = (numbers(got.ty, &got.bytes), numbers(want.ty, &want.bytes)) else {
-            return if got.bytes == want.bytes { Ok(None) } else { Err(Error::mismatch("other bytes")) };
+            return match got.bytes == want.bytes {
+                true => Ok(None),
+                false => Err(Error::mismatch(format_args!("the bytes of {} {} differ", got.ty, got.shape))),
+            };
         };
         if g.len() != w.len() {
             return Err(Error::mismatch(format_args!("{} elements, expected {}", g.len(), w.len())));

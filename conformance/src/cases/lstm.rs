@@ -9,7 +9,8 @@ use delegraph_core::ops::lstm::{
 use super::prelude::*;
 
 const BY_CHANCE: Verdict = Verdict::NotCompared(
-    "LiteRT leaves elements unwritten where both directions share an output with the batch outermost; we write all",
+    "LiteRT leaves elements unwritten where both directions share an output with the batch outermost; \
+    Delegraph writes all",
 );
 
 const BATCH: usize = 2;

@@ -100,6 +100,16 @@ impl Value {
         }
     }
 
+    /// Returns the class's name for messages, as a plural.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Value::Nan => "NaNs",
+            Value::Infinity => "infinities",
+            Value::Denormal => "denormals",
+            Value::Divisor => "zero divisors",
+        }
+    }
+
     /// Returns the classes that occur among the elements of a tensor.
     pub fn among(ty: TensorType, bytes: &[u8]) -> Vec<Value> {
         let Some(least) = least_normal(ty) else { return Vec::new() };
@@ -470,7 +480,7 @@ impl std::fmt::Display for Difference {
         let most = rounded(self.max_abs);
         write!(f, "{} of {} elements are {why}, at most by {most}", self.wrong, self.elements)?;
         match self.first_bad {
-            Some(e) => write!(f, "; element {} is {}, expected is {}", e.index, e.got, e.want),
+            Some(e) => write!(f, "; element {} is {}, expected {}", e.index, e.got, e.want),
             None => Ok(()),
         }
     }

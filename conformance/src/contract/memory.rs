@@ -35,7 +35,7 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
         Ok(())
     };
     if let Some(bytes) = growth(&mut invoke, &mut settled)? {
-        return Ok(Some(format!("every invocation takes about {bytes} bytes more, and keeps them")));
+        return Ok(Some(format!("every invocation leaks about {bytes} bytes")));
     }
     let device = |interpreter: &delegraph_interpreter::Interpreter| {
         interpreter.delegate_stats().iter().map(|s| s.device_bytes).sum::<u64>()
@@ -58,7 +58,7 @@ pub(super) fn check(trial: &Trial<'_>) -> Found {
         Ok(())
     };
     let growth = growth(&mut again, &mut rest)?;
-    Ok(growth.map(|bytes| format!("every new delegate takes about {bytes} bytes more, and keeps them")))
+    Ok(growth.map(|bytes| format!("every new delegate leaks about {bytes} bytes")))
 }
 
 /// Number of times that everything is measured: memory that drivers and allocators keep grows for some hundred runs,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::statistics::Rule;
 use crate::Error;
 use crate::cases::Case;
-use crate::compare::{self, Arithmetic, Tolerance};
+use crate::compare::{self, Arithmetic, Tolerance, Value};
 use crate::output::Output;
 
 /// A model with data and expected outputs.
@@ -105,17 +105,16 @@ impl Problem {
             });
             Step { feeds: feeds.collect(), expected: Vec::new() }
         };
-        let undemanded = match case.demanded(&model, arithmetic) {
-            true => String::new(),
-            false => format!("{:?} in its data", case.specials()).to_lowercase(),
-        };
+        let check = case.check(&model, arithmetic);
+        let undemanded = case.specials().into_iter().filter(|value| !value.demanded(check.kind, arithmetic));
+        let undemanded: Vec<&str> = undemanded.map(Value::name).collect();
         Ok(Problem {
             name: case.name.clone(),
-            answers: Answers::Reference(case.check(&model, arithmetic)),
+            answers: Answers::Reference(check),
             model: Arc::new(model),
             signature: None,
             steps: (0..case.steps.max(2)).map(step).collect(),
-            undemanded,
+            undemanded: undemanded.join(", "),
             halves: arithmetic == Arithmetic::GpuHalves,
             op: Op::Builtin(case.op),
             version,

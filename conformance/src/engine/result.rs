@@ -114,7 +114,7 @@ pub struct CaseResult {
     /// Whether a node of the tested op is claimed.
     #[serde(default)]
     pub op_claimed: bool,
-    /// Why other nodes are not claimed: `node 0 ADD v1: UnsupportedType: input 0 has type INT64`.
+    /// Why other nodes are not claimed: `node 0 ADD v1: UnsupportedType: input 0 has the unsupported type INT64`.
     #[serde(default)]
     pub reasons: Vec<String>,
     /// The duration of the case; in JSON `ms`, in milliseconds.

@@ -29,7 +29,7 @@ pub(crate) fn sample() -> Report {
                 if outcome == Outcome::Pass {
                     ""
                 } else {
-                    "node 0 ADD v1: UnsupportedType: input 0 has type <i>"
+                    "node 0 ADD v1: UnsupportedType: input 0 has the unsupported type <i>"
                 },
             );
             (result.op, result.version, result.ty) = (op.into(), version, ty.into());

@@ -358,7 +358,7 @@ impl<'a> FromValue<'a> for Value<'a> {
 impl<T: sealed::Sealed> sealed::Sealed for Vec<T> {}
 impl<'a, T: FromValue<'a>> FromValue<'a> for Vec<T> {
     fn wanted() -> String {
-        format!("a list, each of it {}", T::wanted())
+        format!("a list in which each element is {}", T::wanted())
     }
 
     fn from_value(value: &Value<'a>) -> Option<Self> {
@@ -572,7 +572,7 @@ mod tests {
         check(options.get::<&str>("pair").unwrap_err(), "option \"pair\" is a list of 2, wanted a text");
         check(
             options.get::<Vec<f32>>("mixed").unwrap_err(),
-            "option \"mixed\" is a list of 2, wanted a list, each of it a number",
+            "option \"mixed\" is a list of 2, wanted a list in which each element is a number",
         );
         check(
             options.get_or("yes", 3u64).unwrap_err(),

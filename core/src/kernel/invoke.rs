@@ -490,7 +490,7 @@ impl<'a> InvokeContext<'a> {
     fn check_dynamic(&self, id: TensorId) -> Result<()> {
         let tensor = &self.tensors[id.0];
         if tensor.placement() != Placement::Dynamic || self.written.contains(id) {
-            let text = "its shape was not announced to depend on data, or it is already in use";
+            let text = "its shape was not declared to depend on data, or it is already in use";
             return Err(Error::State(format!("output \"{}\" cannot be resized: {text}", tensor.name)));
         }
         Ok(())
@@ -502,7 +502,10 @@ impl<'a> InvokeContext<'a> {
             return Err(Error::State(format!("tensor \"{}\" is already in use", tensor.name)));
         }
         if tensor.is_constant() {
-            return Err(Error::State(format!("tensor \"{}\" is constant", tensor.name)));
+            return Err(Error::State(format!(
+                "tensor \"{}\" is constant; kernels can write only non-constant tensors",
+                tensor.name
+            )));
         }
         self.written.insert(id);
         let (data, len) = tensor.raw();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Budget, Host, RuntimeTensor};
-use crate::error::{Error, Result, counted, tensor_name};
+use crate::error::{Error, Result, counted};
 use crate::graph::TensorId;
 use crate::ops::{InferContext, InferTensor, Params, WrongParams};
 use crate::types::Quantization;
 use crate::types::Shape;
-use crate::types::{Element, TensorType};
+use crate::types::{Element, TensorType, short_name};
 
 /// Memory that a kernel needs while it runs; its contents do not outlive `invoke`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,10 @@ impl<'a> TensorView<'a> {
     /// Returns the role in the node, for messages: `input 0 ("image")`.
     pub fn describe(&self) -> String {
         let (role, number) = self.role;
-        format!("{role} {number} ({})", tensor_name(self.name(), number))
+        match self.name() {
+            "" => format!("{role} {number}"),
+            name => format!("{role} {number} (\"{}\")", short_name(name)),
+        }
     }
 
     /// Checks that its type is one of these.

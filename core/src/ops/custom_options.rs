@@ -85,7 +85,8 @@ fn size(name: &str, value: f64) -> Result<usize> {
     if value.fract() == 0.0 && (0.0..=f64::from(i32::MAX)).contains(&value) {
         return Ok(value as usize);
     }
-    Err(invalid(format!("the option {name} is {value}")))
+    let high = i32::MAX;
+    Err(invalid(format!("the option {name} is {value}, wanted a whole number from 0 to {high}")))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let [ids] = cx.shape_of_rank(0, "the ids")?;
     let table = cx.input(1)?;
     if table.shape.rank() < 2 {
-        let text = format!("the table must have rank 2 at least, got {}", table.shape);
+        let text = format!("the table must have at least rank 2, got {}", table.shape);
         return Err(InferError::new(text));
     }
     // The output of a UINT8 table may be declared as INT8.
@@ -63,7 +63,7 @@ fn infer_sparse(cx: &InferContext<'_>) -> InferResult {
     expect_shape(cx, 2, &[rank])?;
     expect_shape(cx, 3, &[ids])?;
     let Some((_, inner)) = cx.input(4)?.shape.split_first().filter(|(_, inner)| !inner.is_empty()) else {
-        let text = format!("the table must have rank 2 at least, got {}", cx.input(4)?.shape);
+        let text = format!("the table must have at least rank 2, got {}", cx.input(4)?.shape);
         return Err(InferError::new(text));
     };
     let Some(dims) = cx.input(2)?.integers()? else { return cx.data_dependent(TensorType::Float32) };
@@ -112,7 +112,7 @@ mod tests {
         refuse(&inputs(&[4], &[3, 2], T::list(&[5, 2]), &[4, 3]), "input 1 has the shape [3, 2]");
         refuse(&inputs(&[3], &[3, 2], T::list(&[5]), &[4, 3]), "input 2 has the shape [1]");
         refuse(&inputs(&[3], &[3, 2], T::list(&[-5, 2]), &[4, 3]), "dimension -5 is negative");
-        refuse(&inputs(&[3], &[3, 2], T::list(&[5, 2]), &[4]), "must have rank 2 at least");
+        refuse(&inputs(&[3], &[3, 2], T::list(&[5, 2]), &[4]), "must have at least rank 2");
         refuse(&inputs(&[4], &[4, 2], T::list(&[5, 2]), &[4, 3]), "input 3 has the shape [3]");
     }
 }

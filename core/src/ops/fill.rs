@@ -1,5 +1,7 @@
 //! FILL, RANGE.
 
+use std::fmt::Display;
+
 use smallvec::smallvec;
 
 use super::{
@@ -52,16 +54,23 @@ fn infer_range(cx: &InferContext<'_>) -> InferResult {
     }
     let count =
         match (start.scalar::<f32>("start")?, limit.scalar::<f32>("limit")?, delta.scalar::<f32>("delta")?) {
-            (Some(start), Some(limit), Some(delta)) => steps_between(start, limit, delta),
+            (Some(start), Some(limit), Some(delta)) => {
+                steps_between(start, limit, delta).ok_or_else(|| no_range(start, limit, delta))?
+            }
             _ => match (start.integer("start")?, limit.integer("limit")?, delta.integer("delta")?) {
-                (Some(start), Some(limit), Some(delta)) => integers_between(start, limit, delta),
-                _ => None,
+                (Some(start), Some(limit), Some(delta)) => {
+                    integers_between(start, limit, delta).ok_or_else(|| no_range(start, limit, delta))?
+                }
+                _ => return cx.data_dependent(start.ty),
             },
         };
-    match count {
-        Some(count) => Ok(smallvec![Inferred::known(start.ty, [count])]),
-        None => Err(InferError::new("start and limit cannot be reached from each other in these steps")),
-    }
+    Ok(smallvec![Inferred::known(start.ty, [count])])
+}
+
+fn no_range<T: Display>(start: T, limit: T, delta: T) -> InferError {
+    InferError::new(format!(
+        "steps of {delta} do not lead from {start} to {limit}, or there are too many of them"
+    ))
 }
 
 fn steps_between(start: f32, limit: f32, delta: f32) -> Option<usize> {

@@ -99,7 +99,7 @@ fn check_types(keys: TensorType, values: TensorType) -> Result<(), InferError> {
     match (keys, values) {
         (TensorType::Int64, TensorType::String) | (TensorType::String, TensorType::Int64) => Ok(()),
         _ => Err(InferError::new(format!(
-            "a table leads from INT64 to STRING or from STRING to INT64, not from {keys} to {values}"
+            "a table maps {keys} to {values}; only INT64 to STRING and STRING to INT64 are supported"
         ))),
     }
 }
@@ -129,7 +129,7 @@ mod tests {
             )
         };
         gives(&HASHTABLE, params(INT, STRING), &[], TensorType::Resource, &[1]);
-        refused(&HASHTABLE, params(INT, INT), &[], 1, "not from INT64 to INT64");
+        refused(&HASHTABLE, params(INT, INT), &[], 1, "maps INT64 to INT64; only");
         let handle = || Some(T::new(TensorType::Resource, &[1]));
         let x = |ty, shape: &[usize]| Some(T::new(ty, shape));
         let find = [handle(), x(STRING, &[2, 3]), x(INT, &[])];

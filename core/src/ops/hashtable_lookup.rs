@@ -24,7 +24,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let [lookups] = cx.shape_of_rank(0, "the lookup keys")?;
     let values = cx.input(2)?;
     let Some((&rows, inner)) = values.shape.split_first() else {
-        return Err(InferError::new("the values must have rank 1 at least, got []"));
+        return Err(InferError::new("the values must have at least rank 1, got []"));
     };
     expect_shape(cx, 1, &[rows])?;
     if rows == 0 && lookups > 0 {
@@ -62,7 +62,7 @@ mod tests {
         let refuse = |inputs: &[Option<T>], text| refused(def, Params::None, inputs, 2, text);
         refuse(&inputs(float, &[4], &[2], &[3, 2]), "input 1 has the shape [2], expected [3]");
         refuse(&inputs(float, &[4, 1], &[3], &[3, 2]), "must have rank 1");
-        refuse(&inputs(float, &[4], &[3], &[]), "must have rank 1 at least");
+        refuse(&inputs(float, &[4], &[3], &[]), "must have at least rank 1");
         refuse(&inputs(float, &[4], &[0], &[0, 2]), "there are no values");
         refuse(&inputs(TensorType::String, &[4], &[3], &[3, 2]), "strings must have rank 1");
     }

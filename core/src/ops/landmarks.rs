@@ -58,8 +58,9 @@ impl CropParams {
             _ => Err(invalid(format!("the option {name} is not two numbers"))),
         };
         let (subset, size) = if version == 1 {
-            if options.size("dimensions")? != 3 {
-                return Err(invalid("landmarks do not have three coordinates"));
+            let dimensions = options.size("dimensions")?;
+            if dimensions != 3 {
+                return Err(invalid(format!("landmarks of {dimensions} coordinates; only 3 are supported")));
             }
             let size = CropSize::Relative {
                 range: size("landmarks_range")?,
@@ -90,7 +91,9 @@ impl CropParams {
     /// If one is missing.
     pub fn check(&self, landmarks: usize) -> Result<()> {
         match self.subset.iter().chain(&self.line).find(|i| **i >= landmarks) {
-            Some(i) => Err(invalid(format!("landmark {i} of {landmarks}"))),
+            Some(i) => Err(invalid(format!(
+                "the crop uses landmark {i}, but the input has only {landmarks}, numbered from 0"
+            ))),
             None => Ok(()),
         }
     }

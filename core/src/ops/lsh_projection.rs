@@ -33,7 +33,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         return Err(InferError::new(format!("there are no items in the shape {}", cx.input(1)?.shape)));
     };
     if bits > 32 {
-        return Err(InferError::new(format!("a hash of {bits} bits, 32 is the most")));
+        return Err(InferError::new(format!("a hash of {bits} bits; at most 32 are supported")));
     }
     if cx.optional(2).is_some() {
         expect_shape(cx, 2, &[items])?;

@@ -34,14 +34,18 @@ impl MaxPoolingParams {
             usize::try_from(value)
                 .ok()
                 .filter(|&v| v > 0)
-                .ok_or_else(|| invalid(format!("a window of {value}")))
+                .ok_or_else(|| invalid(format!("a window of {value}; it must be at least 1")))
         };
         let activation = match i32::from_le_bytes(activation) {
             0 => Activation::None,
             1 => Activation::Relu,
             2 => Activation::ReluN1To1,
             3 => Activation::Relu6,
-            other => return Err(Error::Unsupported(format!("activation {other}"))),
+            other => {
+                return Err(Error::Unsupported(format!(
+                    "activation {other}; only 0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1), 3 (RELU6) are supported"
+                )));
+            }
         };
         Ok(MaxPoolingParams {
             padding: if i32::from_le_bytes(padding) == 1 { Padding::Same } else { Padding::Valid },

@@ -56,7 +56,7 @@ fn selected(cx: &InferContext<'_>, inputs: usize) -> Result<impl Fn(TensorType) 
     for scalar in 2..inputs {
         let [] = cx.shape_of_rank(scalar, "a limit")?;
     }
-    let most = cx.input(2)?.integer("the most boxes")?;
+    let most = cx.input(2)?.integer("the maximum number of boxes")?;
     let most = most.map(|n| size_from(n, "the number of boxes")).transpose()?;
     Ok(move |ty| match most {
         Some(most) => Inferred::known(ty, [most]),

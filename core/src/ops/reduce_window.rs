@@ -92,7 +92,7 @@ impl Windows {
             super::infer::per_dimension(list, rank, what)?;
             let positive = |&v: &i64| {
                 let positive = usize::try_from(v).ok().filter(|&v| v > 0);
-                positive.ok_or_else(|| InferError::new(format!("of {what}, {v} is not positive")))
+                positive.ok_or_else(|| InferError::new(format!("{what} contain {v}, which is not positive")))
             };
             list.iter().map(positive).collect::<Result<SmallVec<[usize; 8]>, _>>()
         };
@@ -233,7 +233,13 @@ mod tests {
         good(op, params(|_| {}), &[f(&[4, 5]), f(&[4, 5]), f(&[]), f(&[1])], &[f(&[3, 3]), f(&[3, 3])]);
         bad(op, params(|p| p.padding = vec![-3, -2, 0, 0]), &inputs, &[f(&[])], "leave nothing of 4");
         bad(op, params(|p| p.padding = vec![1, 2]), &inputs, &[f(&[])], "2 paddings for rank 2");
-        bad(op, params(|p| p.window_strides = vec![0, 1]), &inputs, &[f(&[])], "of the window strides, 0");
+        bad(
+            op,
+            params(|p| p.window_strides = vec![0, 1]),
+            &inputs,
+            &[f(&[])],
+            "the window strides contain 0",
+        );
         bad(op, params(|p| p.window_dimensions = vec![]), &inputs, &[f(&[])], "0 entries for rank 2");
         bad(op, params(|p| p.base_dilations = vec![i64::MAX, 1]), &inputs, &[f(&[])], "the sizes overflow");
         let wide = |p: &mut StablehloReduceWindowParams| {

@@ -203,11 +203,15 @@ fn range(
     stride: i64,
     offset: bool,
 ) -> Result<SliceRange, InferError> {
-    let error = || InferError::new(format!("stride {stride} along a dimension of {size}"));
+    let error = || InferError::new(format!("stride {stride} along a dimension of {size} is out of range"));
     let signed = i64::try_from(size).map_err(|_| error())?;
     // The bounds of begin and end. The end of a slice with a negative stride may be one before the first element.
     let (low, high) = match stride {
-        0 => return Err(error()),
+        0 => {
+            return Err(InferError::new(format!(
+                "stride 0 along a dimension of {size}; only strides other than 0 are supported"
+            )));
+        }
         1.. => (0, signed),
         _ => (-1, signed - 1),
     };
@@ -235,8 +239,10 @@ fn range(
 fn single(size: usize, begin: Option<i64>, stride: i64) -> Result<SliceRange, InferError> {
     let range = range(size, begin, None, stride, false)?;
     if stride < 0 || range.count == 0 {
+        let index = begin.map_or_else(|| "(masked)".to_owned(), |i| i.to_string());
         return Err(InferError::new(format!(
-            "index {begin:?} with stride {stride} selects nothing of a dimension of {size}"
+            "index {index} with stride {stride} along a dimension of {size}; \
+             only indices inside it with a positive stride are supported"
         )));
     }
     Ok(SliceRange { count: 1, ..range })

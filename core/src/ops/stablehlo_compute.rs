@@ -466,7 +466,7 @@ mod tests {
         check(|p| p.feature_group_count = 0, "the count of groups of channels 0 is not positive");
         check(|p| p.input_feature_dimension = 1, "name dimension 1 twice");
         check(|p| p.window_strides = vec![1], "1 entry for rank 2");
-        check(|p| p.rhs_dilation = vec![1, 0], "0 is not positive");
+        check(|p| p.rhs_dilation = vec![1, 0], "contain 0, which is not positive");
         check(|p| p.window_reversal = vec![true], "the reversals have 1 entry");
     }
 

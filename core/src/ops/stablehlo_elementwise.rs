@@ -3,6 +3,7 @@
 
 use smallvec::smallvec;
 
+use super::value::EnumValue;
 use super::{
     Codec, ComparisonDirection, ComparisonType, InferContext, InferError, InferResult, InferTensor, Inferred,
     TensorType, always_1, options, per_output,
@@ -329,14 +330,16 @@ fn infer_shift(cx: &InferContext<'_>) -> InferResult {
 fn infer_compare(cx: &InferContext<'_>) -> InferResult {
     use ComparisonType::{Float, FloatTotalOrder, NoType, Signed, Unsigned};
     let input = same(cx, 2, |ty| is_number(ty) || ty == TensorType::Bool)?;
-    let fits = match cx.params::<StablehloCompareParams>()?.compare_type {
+    let compare_type = cx.params::<StablehloCompareParams>()?.compare_type;
+    let fits = match compare_type {
         NoType => true,
         Float | FloatTotalOrder => input.ty.is_float() || is_complex(input.ty),
         Signed => is_integer(input.ty) && !is_unsigned(input.ty),
         Unsigned => is_unsigned(input.ty) || input.ty == TensorType::Bool,
     };
     if !fits {
-        return Err(InferError::new(format!("{} is not compared like that", input.ty)));
+        let (_, name) = compare_type.code_and_name();
+        return Err(InferError::new(format!("{} cannot be compared as {name}", input.ty)));
     }
     Ok(smallvec![Inferred::known(TensorType::Bool, input.shape.clone())])
 }
@@ -377,7 +380,7 @@ fn infer_convert(cx: &InferContext<'_>) -> InferResult {
         Some(output) if takes(output.ty) => Ok(smallvec![Inferred::known(output.ty, input.shape.clone())]),
         output => {
             let ty = output.map(|o| o.ty.to_string()).unwrap_or_default();
-            Err(InferError::new(format!("nothing converts to {ty}")))
+            Err(InferError::new(format!("STABLEHLO_CONVERT cannot convert {} to {ty}", input.ty)))
         }
     }
 }
@@ -404,7 +407,7 @@ mod tests {
             Params::None,
             &[T::new(Int8, &[2])],
             &[T::new(String, &[2])],
-            "nothing converts to STRING",
+            "STABLEHLO_CONVERT cannot convert INT8 to STRING",
         );
     }
 
@@ -433,7 +436,7 @@ mod tests {
             params(ComparisonType::Float),
             &[a.clone(), a],
             &out,
-            "INT32 is not compared",
+            "INT32 cannot be compared as STABLEHLO_COMPARISON_TYPE_FLOAT",
         );
     }
 

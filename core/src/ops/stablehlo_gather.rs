@@ -115,17 +115,18 @@ fn boxes(
     let numbers = indices.shape.get(dim).copied().unwrap_or(1);
     if numbers != index_map.len() {
         return Err(InferError::new(format!(
-            "an index has {}, but the map is about {}",
+            "an index has {}, but the index map has {}",
             counted(numbers, "number"),
-            counted(index_map.len(), "dimension")
+            counted(index_map.len(), "entry")
         )));
     }
     let missing = dimensions(missing, rank, "the dimensions that a box lacks")?;
     if box_dims.len() + missing.len() != rank {
         return Err(InferError::new(format!(
-            "a box has {} and lacks {}, the input has {rank}",
+            "a box has {} and omits {}, but the input has {}; the two must add up to the input's rank",
             counted(box_dims.len(), "dimension"),
-            missing.len()
+            missing.len(),
+            counted(rank, "dimension")
         )));
     }
     let batch: Shape =
@@ -250,8 +251,11 @@ mod tests {
         check(|p| p.slice_sizes = vec![1, -2, 2], "the slice size -2 is negative");
         check(|p| p.slice_sizes = vec![1, 2], "the slice sizes have 2 entries for rank 3");
         check(|p| p.offset_dims = vec![2, 4], "name dimension 4 of rank 4");
-        check(|p| p.offset_dims = vec![2], "a box has 1 dimension and lacks 1, the input has 3");
-        check(|p| p.start_index_map = vec![1], "an index has 2 numbers, but the map is about 1 dimension");
+        check(
+            |p| p.offset_dims = vec![2],
+            "a box has 1 dimension and omits 1, but the input has 3 dimensions",
+        );
+        check(|p| p.start_index_map = vec![1], "an index has 2 numbers, but the index map has 1 entry");
         check(|p| p.start_index_map = vec![1, 3], "name dimension 3 of rank 3");
         check(|p| p.index_vector_dim = 4, "index dimension 4 is out of range for [2, 3, 2]");
         bad(&STABLEHLO_GATHER, params, &with(T::new(Int8, &[2, 3, 2])), &out, "the indices are INT8");

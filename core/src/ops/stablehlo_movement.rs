@@ -311,7 +311,7 @@ fn infer_iota(cx: &InferContext<'_>) -> InferResult {
     one_dimension(cx.params::<StablehloIotaParams>()?.iota_dimension, output.shape.rank())?;
     if matches!(output.ty, TensorType::Bool | TensorType::String | TensorType::Resource | TensorType::Variant)
     {
-        return Err(InferError::new(format!("{} cannot count", output.ty)));
+        return Err(InferError::new(format!("STABLEHLO_IOTA cannot fill {} elements", output.ty)));
     }
     Ok(smallvec![Inferred::known(output.ty, output.shape.clone())])
 }
@@ -363,7 +363,13 @@ mod tests {
             &[T::new(Int32, &[2, 3])],
             "dimension 2 is out of range for rank 2",
         );
-        bad(&STABLEHLO_IOTA, count(0), &[], &[T::new(Bool, &[2])], "BOOL cannot count");
+        bad(
+            &STABLEHLO_IOTA,
+            count(0),
+            &[],
+            &[T::new(Bool, &[2])],
+            "STABLEHLO_IOTA cannot fill BOOL elements",
+        );
     }
 
     #[test]

@@ -70,7 +70,10 @@ fn infer_broadcast_args(cx: &InferContext<'_>) -> InferResult {
         (TensorType::Int32 | TensorType::Int64, ty, &[a_rank], &[b_rank]) if a.ty == ty => {
             Ok(smallvec![Inferred::known(ty, [a_rank.max(b_rank)])])
         }
-        _ => Err(InferError::new(format!("{} {} and {} {} are not shapes", a.ty, a.shape, b.ty, b.shape))),
+        _ => Err(InferError::new(format!(
+            "inputs {} {} and {} {}; only two INT32 or two INT64 vectors are supported",
+            a.ty, a.shape, b.ty, b.shape
+        ))),
     }
 }
 

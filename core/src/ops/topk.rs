@@ -40,7 +40,10 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
             let shape: Shape = rows.iter().chain(&[count]).copied().collect();
             Ok(smallvec![Inferred::known(input.ty, shape.clone()), Inferred::known(indices, shape)])
         }
-        _ => Err(InferError::new(format!("{count} elements of each row of {}", input.shape))),
+        _ => Err(InferError::new(format!(
+            "{count} elements of each row of {}; the last dimension must have at least {count}",
+            input.shape
+        ))),
     }
 }
 

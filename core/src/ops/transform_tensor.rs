@@ -24,8 +24,10 @@ impl TransformTensorParams {
         let size = if centered {
             [options.size("output_height")?, options.size("output_width")?]
         } else {
-            if options.text("mode").is_some_and(|mode| mode != "bilinear") {
-                return Err(Error::Unsupported("an interpolation that is not bilinear".into()));
+            if let Some(mode) = options.text("mode").filter(|mode| *mode != "bilinear") {
+                return Err(Error::Unsupported(format!(
+                    "interpolation \"{mode}\"; only \"bilinear\" is supported"
+                )));
             }
             let size = options.sizes("output_size")?;
             let pair = || Error::InvalidNode("the option output_size is not two numbers".into());

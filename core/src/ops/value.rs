@@ -1,5 +1,7 @@
 //! Params by name, for code that is not written in Rust and for reports.
 
+use std::fmt;
+
 use super::{Params, TensorType};
 
 /// The value of a param.
@@ -71,6 +73,22 @@ impl ParamValue<'_> {
     }
 }
 
+/// The value in messages. Text is quoted, and values of enums are their numbers.
+impl fmt::Display for ParamValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParamValue::Bool(value) => write!(f, "{value}"),
+            ParamValue::Int(code) | ParamValue::Enum(code, _) => write!(f, "{code}"),
+            ParamValue::Float(value) => write!(f, "{value:?}"),
+            ParamValue::Text(text) => write!(f, "{text:?}"),
+            ParamValue::Bools(list) => write!(f, "{list:?}"),
+            ParamValue::Floats(list) => write!(f, "{list:?}"),
+            // Bytes, integers, and the numbers of enum values.
+            list => write!(f, "{:?}", list.to_i64s().unwrap_or_default()),
+        }
+    }
+}
+
 /// The representation of a param's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -127,13 +145,7 @@ impl Params {
     /// There is no param of this name, or it does not take the value.
     pub fn set(&mut self, name: &str, value: &ParamValue<'_>) -> Result<(), InvalidParam> {
         let set = self.named_mut().and_then(|params| params.set(name, value));
-        set.ok_or_else(|| {
-            let value = match value {
-                ParamValue::Int(code) | ParamValue::Enum(code, _) => code.to_string(),
-                other => format!("{other:?}"),
-            };
-            InvalidParam { param: name.into(), value }
-        })
+        set.ok_or_else(|| InvalidParam { param: name.into(), value: value.to_string() })
     }
 
     /// Returns the param `name`; `None` if there is no such param.
@@ -255,6 +267,6 @@ mod tests {
             error("stride_w", ParamValue::Int(1 << 40)),
             "the param stride_w does not take 1099511627776"
         );
-        assert_eq!(error("stride", ParamValue::Bool(true)), "the param stride does not take Bool(true)");
+        assert_eq!(error("stride", ParamValue::Bool(true)), "the param stride does not take true");
     }
 }

@@ -84,7 +84,10 @@ impl Scaled {
 
 fn check([a, b]: [Steps; 2], to: Steps) -> Result<()> {
     if a.is_wide() && (a.zero, b.zero, to.zero) != (0, 0, 0) {
-        return Err(Error::Unsupported("INT16 with a zero point that is not 0".into()));
+        return Err(Error::Unsupported(format!(
+            "INT16 with zero points {}, {} and {}; only 0 is supported",
+            a.zero, b.zero, to.zero
+        )));
     }
     Ok(())
 }

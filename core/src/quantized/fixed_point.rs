@@ -54,7 +54,9 @@ impl Multiplier {
         }
         match i32::try_from(fixed) {
             Ok(multiplier) if real.is_finite() && shift <= 30 => Ok(Multiplier { multiplier, shift }),
-            _ => Err(Error::Unsupported(format!("a quantization that scales by {real}"))),
+            _ => Err(Error::Unsupported(format!(
+                "rescaling by {real}; only finite factors with a magnitude below 2^30 are supported"
+            ))),
         }
     }
 
@@ -66,7 +68,9 @@ impl Multiplier {
         if real > 0.0 && real < 1.0 {
             return Multiplier::new(real);
         }
-        Err(Error::Unsupported(format!("a quantization that scales by {real}, which must be below 1")))
+        Err(Error::Unsupported(format!(
+            "rescaling by {real}; only factors above 0 and below 1 are supported"
+        )))
     }
 
     /// `x` times the factor, rounded twice: after the product and after the shift.
@@ -154,7 +158,10 @@ impl HardSwish {
         };
         let factor = multiplier(fine_scale / output.0)?;
         if factor.shift > 0 {
-            return Err(Error::Unsupported(format!("an output scale of {}", output.0)));
+            return Err(Error::Unsupported(format!(
+                "output scale {}; with input scale {}, only output scales above {fine_scale} are supported",
+                output.0, input.0
+            )));
         }
         Ok(HardSwish {
             input_zero: input.1,

@@ -96,7 +96,10 @@ impl Cell {
             imitate_narrow_defects(&mut gates);
         }
         if parts.peephole && outputs > cells {
-            return Err(Error::Unsupported(format!("peepholes with {outputs} outputs of {cells} cells")));
+            return Err(Error::Unsupported(format!(
+                "peepholes with {outputs} outputs and {cells} cells; \
+                 at most as many outputs as cells are supported"
+            )));
         }
         let (hidden_scale, hidden_zero) = if narrow { (2f32.powi(-15), 0) } else { scales.between(4)? };
         let of_hidden = 2f64.powi(-15) / f64::from(hidden_scale) * 2f64.powi(-15);
@@ -193,7 +196,10 @@ impl<'a, F: Fn(usize) -> Result<Option<Affine>>> Scales<'a, F> {
         let supported = |e: i32| if self.narrow { e == -15 } else { (-15..=-9).contains(&e) };
         match exponent_of(scale).filter(|&e| supported(e)) {
             Some(exponent) => Ok((scale, exponent)),
-            None => Err(Error::Unsupported(format!("a cell state that counts {scale}"))),
+            None => {
+                let only = if self.narrow { "2^-15 is" } else { "powers of two from 2^-15 to 2^-9 are" };
+                Err(Error::Unsupported(format!("cell state scale {scale}; only {only} supported")))
+            }
         }
     }
 

@@ -83,7 +83,10 @@ pub fn symmetric(from: Steps, to: Steps) -> Result<()> {
     if (from.zero, to.zero) == (0, 0) {
         return Ok(());
     }
-    Err(Error::Unsupported(format!("16-bit values with zero points {} and {}", from.zero, to.zero)))
+    Err(Error::Unsupported(format!(
+        "16-bit values with zero points {} and {}; only 0 is supported",
+        from.zero, to.zero
+    )))
 }
 
 /// `1 / x` for `x` above 0, as a fraction of 31 bits and the power of two to divide it by.

@@ -29,10 +29,16 @@ impl Wide {
     pub fn new(from: Steps, beta: f32, depth: usize) -> Result<Self> {
         // Sums of exponentials are kept in 32 bits, 15 of them behind the point.
         if depth > usize::from(u16::MAX) {
-            return Err(Error::Unsupported(format!("16-bit rows of {depth} elements")));
+            return Err(Error::Unsupported(format!(
+                "16-bit rows of {depth} elements; at most {} are supported",
+                u16::MAX
+            )));
         }
         if from.zero != 0 {
-            return Err(Error::Unsupported(format!("16-bit values with zero point {}", from.zero)));
+            return Err(Error::Unsupported(format!(
+                "16-bit values with zero point {}; only 0 is supported",
+                from.zero
+            )));
         }
         const RANGE: f64 = 65535.0;
         Ok(Wide {

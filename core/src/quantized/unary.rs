@@ -245,7 +245,10 @@ impl Unit {
             multiplier *= 2.0;
         }
         if multiplier > f64::from(i32::MAX) {
-            return Err(Error::Unsupported(format!("an input scale of {scale}")));
+            return Err(Error::Unsupported(format!(
+                "input scale {scale}; at most {:.2} is supported",
+                f64::from(i32::MAX) / 12288.0
+            )));
         }
         Ok(Unit { multiplier: multiplier as i32, shift })
     }

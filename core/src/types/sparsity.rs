@@ -244,7 +244,13 @@ impl Sparsity {
         for &dim in &self.traversal_order {
             match seen.get_mut(dim) {
                 Some(slot) if !*slot => *slot = true,
-                _ => return bad(format!("traversal order names dimension {dim} twice or out of range")),
+                Some(_) => return bad(format!("traversal order names dimension {dim} twice")),
+                None => {
+                    let last = total.saturating_sub(1);
+                    return bad(format!(
+                        "traversal order names dimension {dim}; the dimensions are 0 to {last}"
+                    ));
+                }
             }
         }
         if let Some(dim) = self.block_map.iter().find(|&&dim| dim >= rank) {
@@ -279,14 +285,25 @@ impl Sparsity {
                         ));
                     }
                     if segments.get(stored) != Some(indices.len()) {
+                        let end = segments.get(stored).unwrap_or_default();
                         return bad(format!(
-                            "dimension {dim}: segments end beyond its {} indices",
+                            "dimension {dim}: segments end at {end}, but the number of indices is {}",
                             indices.len()
                         ));
                     }
                     for row in rows(segments, stored) {
-                        if row.start > row.end || row.end > indices.len() {
-                            return bad(format!("dimension {dim}: segments are not increasing"));
+                        if row.start > row.end {
+                            return bad(format!(
+                                "dimension {dim}: segments decrease from {} to {}",
+                                row.start, row.end
+                            ));
+                        }
+                        if row.end > indices.len() {
+                            return bad(format!(
+                                "dimension {dim}: segment {} exceeds the number of indices, {}",
+                                row.end,
+                                indices.len()
+                            ));
                         }
                         let mut least = 0;
                         for index in indices.range(row) {

@@ -80,7 +80,8 @@ impl PluginOptions {
     /// If the value cannot be parsed.
     pub fn parse<T: FromStr<Err: Display>>(&self, key: &'static str) -> Result<Option<T>, OptionError> {
         let Some(text) = self.get(key) else { return Ok(None) };
-        text.parse().map(Some).map_err(|e| OptionError(format!("option \"{key}\": \"{text}\": {e}")))
+        let error = |e: T::Err| OptionError(format!("option \"{key}\": \"{text}\" is not supported: {e}"));
+        text.parse().map(Some).map_err(error)
     }
 
     /// Returns whether `key` was passed as `true` or `1`, or without a value; false if it was not passed.
@@ -141,7 +142,7 @@ mod tests {
         let error = options.choice("mode", &[("low", 1), ("high", 2)]).unwrap_err();
         assert_eq!(error.to_string(), "option \"mode\": \"x\" is none of: low, high");
         let error = options.parse::<u32>("n").unwrap_err();
-        assert_eq!(error.to_string(), "option \"n\": \"-\": invalid digit found in string");
+        assert_eq!(error.to_string(), "option \"n\": \"-\" is not supported: invalid digit found in string");
         assert_eq!(options.check_all_used(), Ok(()));
     }
 

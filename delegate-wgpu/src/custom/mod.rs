@@ -232,10 +232,15 @@ impl<'a> WgpuNode<'a> {
     /// # Errors
     /// A rejection if a dispatch cannot have that number of workgroups.
     pub fn workgroups(&self, items: usize, per_group: u32) -> Result<[u32; 3], Rejection> {
-        let too_many = || Rejection::DeviceLimit(format!("{items} items, {per_group} to a workgroup"));
+        let most = u64::from(self.max_workgroups.max(1));
+        let too_many = || {
+            Rejection::DeviceLimit(format!(
+                "{items} items, {per_group} to a workgroup; \
+                at most {most} workgroups in x and in y are supported"
+            ))
+        };
         let items = u64::try_from(items).map_err(|_| too_many())?;
         let groups = items.div_ceil(per_group.max(1).into());
-        let most = u64::from(self.max_workgroups.max(1));
         let rows = groups.div_ceil(most).max(1);
         let fits = |n: u64| u32::try_from(n).ok().filter(|&n| u64::from(n) <= most).ok_or_else(too_many);
         Ok([fits(groups.div_ceil(rows))?, fits(rows)?, 1])

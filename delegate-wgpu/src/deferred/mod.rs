@@ -13,7 +13,7 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, RuntimeTenso
 use delegraph_core::{Error, NodeId, Result, TensorId};
 use delegraph_delegate_api::{
     Buffers, DelegateKernel, DelegateParams, DelegateStats, DeviceKernel, GraphView, NodeTime, NodeView,
-    Rejection, Submitted,
+    Rejection, Submitted, TensorInfo,
 };
 
 use crate::compile::Compiler;
@@ -58,17 +58,15 @@ impl Trial {
             snapshot.add(tensor).map_err(no_room)?;
         }
         for (i, tensor) in deferred(node) {
-            let none = || {
-                unsupported(format!(
-                    "input {i} (\"{}\") is computed; without its data, support is unknown, or it takes more than {} bytes",
-                    tensor.name(),
-                    MAX_OPERAND_BYTES
-                ))
-            };
-            let data = stand_in(node, i).ok_or_else(none)?;
+            let data = stand_in(node, i).ok_or_else(|| no_stand_in(i, &tensor))?;
             self.bytes = self.bytes.saturating_add(data.len());
             if self.bytes > MAX_TRIED_BYTES {
-                return Err(none());
+                return Err(unsupported(format!(
+                    "input {i} (\"{}\") is computed; with it, computed inputs of the graph have {} bytes; \
+                    at most {MAX_TRIED_BYTES} bytes are supported",
+                    tensor.name(),
+                    self.bytes
+                )));
             }
             snapshot.tensors[tensor.id().0].set_constant_copy(&data).map_err(no_room)?;
         }
@@ -79,6 +77,19 @@ impl Trial {
         deferred(node).for_each(|(_, tensor)| snapshot.tensors[tensor.id().0].clear_data());
         result
     }
+}
+
+/// Returns the rejection of a node whose input `i` is computed and has no stand-in.
+fn no_stand_in(i: usize, tensor: &TensorInfo<'_>) -> Rejection {
+    let bytes = tensor.shape().and_then(|shape| tensor.ty().byte_size(shape.checked_elements()?));
+    let name = tensor.name();
+    unsupported(match bytes {
+        Some(bytes) if bytes > MAX_OPERAND_BYTES => format!(
+            "input {i} (\"{name}\") is computed and has {bytes} bytes; \
+            at most {MAX_OPERAND_BYTES} bytes are supported"
+        ),
+        _ => format!("input {i} (\"{name}\") is computed; only a constant is supported with these shapes"),
+    })
 }
 
 /// Returns the tensors whose data is needed to lower `node`.

@@ -61,11 +61,14 @@ fn packed(cx: &mut Lowering<'_, '_, '_>, bits: u32) -> Result<(), Rejection> {
     if cx.node().input(1).is_some_and(|table| table.tensor().sparsity.is_some()) {
         return Err(unsupported("a sparse table; only dense tables are supported"));
     }
-    let Some(Quantization::Affine(affine)) = cx.quantization(1) else {
-        return Err(unsupported(
-            "a table without scales; \
-            only tables with a scale per tensor or per row are supported",
-        ));
+    let affine = match cx.quantization(1) {
+        Some(Quantization::Affine(affine)) if !affine.scales.is_empty() => affine,
+        _ => {
+            return Err(unsupported(
+                "a table without scales; \
+                only tables with a scale per tensor or per row are supported",
+            ));
+        }
     };
     let scale_per_row = affine.scales.len() > 1;
     if scale_per_row && (affine.dimension != 0 || affine.scales.len() != rows as usize) {
@@ -76,11 +79,8 @@ fn packed(cx: &mut Lowering<'_, '_, '_>, bits: u32) -> Result<(), Rejection> {
             affine.dimension
         )));
     }
-    if affine.scales.is_empty() || !affine.zero_points.are_zero() {
-        return Err(unsupported(
-            "a table with zero points or without scales; \
-            only scales with zero points of 0 are supported",
-        ));
+    if !affine.zero_points.are_zero() {
+        return Err(unsupported("a table with nonzero zero points; only zero points of 0 are supported"));
     }
     let mut bytes = cx.dense_bytes(1)?.into_owned();
     bytes.resize(bytes.len().next_multiple_of(4), 0);

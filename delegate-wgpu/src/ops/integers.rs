@@ -415,8 +415,8 @@ fn fixed<'a>(
                 let words = DoubleChannel { bias, ratio, wraps }.words().filter(|_| size < 1 << 53);
                 let words = words.ok_or_else(|| {
                     unsupported(format!(
-                        "ratio {ratio} of scales with bias {bias}; \
-                        only sums below 2^53 and ratios of normal size are supported"
+                        "scale ratio {ratio} and sums of up to {size}; \
+                        only ratios of 0 or from 2^-70 to below 2^50, and sums below 2^53, are supported"
                     ))
                 })?;
                 channels.extend(words);

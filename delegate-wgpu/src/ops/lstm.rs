@@ -148,8 +148,9 @@ fn cell(
 ) -> Result<(ValueId, u32), Rejection> {
     cx.expect(input, TensorType::Float32)?;
     let &Settings { sequences, steps, time_major, asymmetric, .. } = settings;
-    let &[cells, features] = cx.input_shape(at.weights[3])?.as_slice() else {
-        return Err(unsupported("weights of another rank than 2; only matrices are supported"));
+    let shape = cx.input_shape(at.weights[3])?;
+    let &[cells, features] = shape.as_slice() else {
+        return Err(unsupported(format!("weights of shape {shape:?}; only rank 2 is supported")));
     };
     let diagonal = is_diagonal(cx, at)?;
     let hybrid = cx.ty(at.weights[3]) != Some(TensorType::Float32);
@@ -296,10 +297,11 @@ fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     [INPUT, OUTPUT_STATE, WEIGHTS, BIAS, CELL_STATE]
         .into_iter()
         .try_for_each(|i| cx.expect(i, TensorType::Float32))?;
-    let (&[sequences, features], &[_, cells]) =
-        (cx.input_shape(INPUT)?.as_slice(), cx.input_shape(OUTPUT_STATE)?.as_slice())
-    else {
-        return Err(unsupported("an input or a state of another rank than 2; only matrices are supported"));
+    let (input, state) = (cx.input_shape(INPUT)?, cx.input_shape(OUTPUT_STATE)?);
+    let (&[sequences, features], &[_, cells]) = (input.as_slice(), state.as_slice()) else {
+        return Err(unsupported(format!(
+            "an input of shape {input:?} and a state of shape {state:?}; only rank 2 is supported"
+        )));
     };
     let (matrix, bias) = (cx.constant(WEIGHTS)?, cx.constant(BIAS)?);
     let (width, height) = (features as usize + cells as usize, cells as usize);

@@ -48,8 +48,9 @@ fn expect_operands(cx: &Lowering<'_, '_, '_>) -> Result<(), Rejection> {
 pub(super) fn full(cx: &mut Lowering<'_, '_, '_>, settings: &Settings) -> Result<(), Rejection> {
     use TensorType::{Int8, Int16};
     expect_operands(cx)?;
-    let &[cells, features] = cx.input_shape(CELL.weights[3])?.as_slice() else {
-        return Err(unsupported("weights of another rank than 2; only matrices are supported"));
+    let shape = cx.input_shape(CELL.weights[3])?;
+    let &[cells, features] = shape.as_slice() else {
+        return Err(unsupported(format!("weights of shape {shape:?}; only rank 2 is supported")));
     };
     let &Settings { sequences, steps, time_major, cell_clip, output_clip, .. } = settings;
     let outputs = cx.output_shape(0)?.last().copied().unwrap_or(0);
@@ -151,10 +152,11 @@ pub(super) fn basic(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     [(0, UInt8), (1, Int16), (2, UInt8), (3, Int16)]
         .into_iter()
         .try_for_each(|(i, ty)| expect_output(cx, i, ty))?;
-    let (&[sequences, features], &[_, cells]) =
-        (cx.input_shape(INPUT)?.as_slice(), cx.input_shape(OUTPUT_STATE)?.as_slice())
-    else {
-        return Err(unsupported("an input or a state of another rank than 2; only matrices are supported"));
+    let (input, state) = (cx.input_shape(INPUT)?, cx.input_shape(OUTPUT_STATE)?);
+    let (&[sequences, features], &[_, cells]) = (input.as_slice(), state.as_slice()) else {
+        return Err(unsupported(format!(
+            "an input of shape {input:?} and a state of shape {state:?}; only rank 2 is supported"
+        )));
     };
     let state_scale = scale_zero_point(cx.node().output(1).and_then(|t| t.quantization()));
     let (state_scale, _) = state_scale.map_err(invalid_scale)?;
@@ -283,9 +285,14 @@ fn tables() -> [Vec<i16>; 3] {
 
 /// Returns the quantization of an operand, which must have a single scale.
 pub(super) fn scale_zero_point(of: Option<&Quantization>) -> delegraph_core::Result<(f32, i32)> {
-    let known = of.and_then(Quantization::scale_zero_point);
-    let usable = known.filter(|(scale, _)| scale.is_finite() && *scale > 0.0);
-    usable.ok_or_else(|| Error::Unsupported("integers without a positive scale per tensor".into()))
+    let text = match of.and_then(Quantization::scale_zero_point) {
+        Some((scale, zero)) if scale.is_finite() && scale > 0.0 => return Ok((scale, zero)),
+        Some((scale, _)) => format!("scale {scale}; only finite positive scales are supported"),
+        None => {
+            "integers without a single scale; only one scale and zero point per tensor is supported".into()
+        }
+    };
+    Err(Error::Unsupported(text))
 }
 
 /// Scale and zero point of the values inside a cell, where the model has them.

@@ -35,13 +35,15 @@ fn pool(cx: &mut Lowering<'_, '_, '_>) -> Result<(), Rejection> {
     expect_one_of(cx, 0, GpuOp::FLOATS)?;
     let (input, outputs) = (cx.input(0)?, [cx.output(0)?, cx.output(1)?]);
     let shape = cx.shape4(input)?;
-    let small = cx.shape4(outputs[0])?;
+    let (small, indices) = (cx.shape4(outputs[0])?, cx.shape4(outputs[1])?);
     for d in 0..2 {
         let window = Window { size: p.window[d], stride: p.strides[d], dilation: 1 };
-        let wanted = windowed_output(shape[d + 1] as usize, window, p.padding);
-        if wanted.map_err(invalid)? != small[d + 1] as usize || cx.shape4(outputs[1])? != small {
+        let wanted = windowed_output(shape[d + 1] as usize, window, p.padding).map_err(invalid)?;
+        if wanted != small[d + 1] as usize || indices != small {
             return Err(unsupported(format!(
-                "outputs of shape {small:?}; only the shape of the windows is supported"
+                "outputs of shapes {small:?} and {indices:?}; \
+                only equal shapes with {wanted} in dimension {} are supported",
+                d + 1
             )));
         }
     }

@@ -94,8 +94,9 @@ fn cell(
     backward: bool,
 ) -> Result<(ValueId, u32), Rejection> {
     [input, at.bias, at.state].into_iter().try_for_each(|i| cx.expect(i, TensorType::Float32))?;
-    let &[units, features] = cx.input_shape(at.weights)?.as_slice() else {
-        return Err(unsupported("weights of another rank than 2; only matrices are supported"));
+    let shape = cx.input_shape(at.weights)?;
+    let &[units, features] = shape.as_slice() else {
+        return Err(unsupported(format!("weights of shape {shape:?}; only rank 2 is supported")));
     };
     let &Settings { sequences, steps, time_major, asymmetric, .. } = settings;
     let rows = product_of("sequences and steps", sequences, steps)?;

@@ -48,11 +48,13 @@ impl SimpleDelegate for Chains {
             _ => Activation::None,
         };
         if !matches!(activation, Activation::None | Activation::Relu) {
-            return Err(Rejection::UnsupportedParam(format!("fused activation {activation:?}")));
+            let text = format!("fused activation {activation:?}; only None and Relu are supported");
+            return Err(Rejection::UnsupportedParam(text));
         }
-        let output = node.output(0).map(|t| elements(&t));
-        if node.inputs().any(|t| elements(&t) != 1 && Some(elements(&t)) != output) {
-            return Err(Rejection::UnsupportedParam("operands of other shapes than the output".into()));
+        let output = node.output(0).map_or(0, |t| elements(&t));
+        if let Some(n) = node.inputs().map(|t| elements(&t)).find(|&n| n != 1 && n != output) {
+            let text = format!("an operand of {n} elements; only 1 and the output's {output} are supported");
+            return Err(Rejection::UnsupportedParam(text));
         }
         Ok(())
     }

@@ -267,7 +267,7 @@ pub(super) fn try_apart(
         if !difference.within(fusion.tolerance()) {
             let greatest = rounded(difference.greatest);
             return Ok(Outcome::Unchanged(format!(
-                "its body does not give what \"{}\" means: output \"{}\" differs by {greatest}",
+                "its body does not compute the operation \"{}\": output \"{}\" differs by {greatest}",
                 call.name, difference.output
             )));
         }

@@ -64,8 +64,9 @@ impl Exported for Fusions {
     }
 
     fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult> {
-        let fusion = self.0.get(fusion);
-        let fusion = fusion.ok_or_else(|| Error::State("the library has no such fusion".into()))?;
+        let (found, count) = (self.0.get(fusion), self.0.len());
+        let missing = || Error::State(format!("there is no fusion {fusion}; the library has {count}"));
+        let fusion = found.ok_or_else(missing)?;
         let model = Model::from_bytes(ModelBytes::new(model.to_vec()))?;
         let pipeline = match fusion {
             Fusion::Composite(f) => Pipeline::empty().composite_arc(f.clone()),

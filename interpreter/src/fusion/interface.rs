@@ -34,7 +34,7 @@ fn ends(
             return differs(format!("{} {}", b.ty(), b.shape()), format!("{} {}", a.ty(), a.shape()));
         }
         let same = same_quantization(a.quantization(), b.quantization());
-        (!same).then(|| format!("{what} {i} (\"{}\") has another quantization", a.name()))
+        (!same).then(|| format!("{what} {i} (\"{}\") has a different quantization", a.name()))
     })
 }
 
@@ -57,7 +57,7 @@ fn signatures(before: &Model, after: &Model) -> Option<String> {
     let mut pairs = before.signatures().iter().zip(after.signatures());
     let differs = |(old, new): &(&Signature, &Signature)| named(before, old) != named(after, new);
     let (signature, _) = pairs.find(differs)?;
-    Some(format!("signature \"{}\" has other inputs or outputs", signature.key()))
+    Some(format!("signature \"{}\" has different inputs or outputs", signature.key()))
 }
 
 /// The inputs and the outputs of a signature, each with its name in the signature and the name of its tensor.

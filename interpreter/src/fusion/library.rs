@@ -208,7 +208,7 @@ impl LibraryPass {
         let worst = differences.iter().find(|d| !d.within(self.fusion.tolerance));
         Ok(worst.map(|d| {
             format!(
-                "its body does not give what \"{}\" of {} means: output \"{}\" differs by {}",
+                "its body does not compute \"{}\" of {}: output \"{}\" differs by {}",
                 self.fusion.name,
                 self.path().display(),
                 d.output,

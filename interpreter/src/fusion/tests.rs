@@ -453,7 +453,7 @@ fn a_body_that_differs_from_its_name_is_left() {
     let model = composite("odml.l2_norm", &Attributes::new(), body, &inputs);
     let fused = Pipeline::new().run(&model).unwrap();
     assert!(
-        fused.report.unchanged[0].reason.contains("does not give what \"odml.l2_norm\" means"),
+        fused.report.unchanged[0].reason.contains("does not compute the operation \"odml.l2_norm\""),
         "{:?}",
         fused.report.unchanged
     );

@@ -227,7 +227,7 @@ fn a_composite_that_computes_something_else_is_left() {
     );
     let left = &fused.report.unchanged[0];
     assert!(
-        left.composite == "my.other" && left.reason.contains("does not give what \"my.other\" of "),
+        left.composite == "my.other" && left.reason.contains("does not compute \"my.other\" of "),
         "{left:?}"
     );
     assert_eq!((left.subgraph, &*left.tensor, left.id), (0, "y", Some(model.subgraphs()[0].outputs()[0])));

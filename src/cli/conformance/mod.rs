@@ -44,9 +44,9 @@ const JOURNAL: &str = "partial.jsonl";
 /// Maximum number of cases in a batch of a worker.
 const BATCH: usize = 8;
 
-/// Prove a delegate right, or show exactly where it is wrong
+/// Check the results of a delegate, and report every wrong one
 ///
-/// Runs thousands of generated cases, or a folder of cases that others made (--corpus: each folder below DIR that holds a
+/// Runs thousands of generated cases, or a folder of cases (--corpus: each folder below DIR that holds a
 /// model.tflite, input_0.npy, … and expected_0.npy, …), and compares with the reference kernels, or with what is
 /// expected; a folder without expected outputs passes if it runs. A case that crashes or hangs is a result, and the
 /// remaining cases run.
@@ -57,10 +57,10 @@ pub(crate) struct Arguments {
     /// Only cases whose name, or path below DIR, matches
     #[arg(long, value_name = "RE")]
     filter: Option<Regex>,
-    /// The folder of cases that others made
+    /// The folder of cases
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
-    /// What generated cases are made from [default: 2026]
+    /// The seed of the generated cases [default: 2026]
     #[arg(long, value_name = "N", conflicts_with = "corpus", value_parser = whole::<u64>(0..=ANY), allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Write index.html with a page for each failure, results.csv, results.json, junit.xml, support.md and badge.svg there
@@ -144,14 +144,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         }
     }
     if orders.is_empty() {
-        return Err(match &arguments.corpus {
-            Some(root) => Failure::invalid(format!("{}: no case there", root.display())).with_help(
-                "a case is a folder that holds model.tflite, input_0.npy, … and expected_0.npy, …",
-            ),
-            None => {
-                Failure::new(Exit::Usage, "no case has such a name").with_help("`--list` prints the names")
-            }
-        });
+        return Err(no_case(arguments, count));
     }
     if arguments.list {
         return list(&orders, out);
@@ -188,6 +181,26 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
         false => out.print(&report)?,
     }
     Ok(if report.is_fine() { Exit::Fine } else { Exit::Failed })
+}
+
+/// Returns the failure of a run in which the filter excludes all of `count` cases, or the folder has none.
+fn no_case(arguments: &Arguments, count: usize) -> Failure {
+    let excluded = arguments.filter.as_ref().filter(|_| count > 0);
+    match (excluded, &arguments.corpus) {
+        (Some(filter), Some(root)) => {
+            let has = plural(count, "case");
+            let text = format!("--filter {filter}: no case has such a name; {} has {has}", root.display());
+            Failure::invalid(text).with_help("`--list` prints the names")
+        }
+        (Some(filter), None) => {
+            Failure::new(Exit::Usage, format!("--filter {filter}: no case has such a name"))
+                .with_help("`--list` prints the names")
+        }
+        (None, Some(root)) => {
+            Failure::invalid(format!("--corpus {}: no case there", root.display())).with_help(source::CASE)
+        }
+        (None, None) => Failure::internal(),
+    }
 }
 
 fn list(orders: &[Order], out: &Output) -> Result<Exit, Failure> {

@@ -13,6 +13,7 @@ use delegraph_conformance::engine::{CaseResult, Outcome};
 use super::worker::{Hello, Order};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::program;
+use crate::cli::text::plural;
 
 /// Minimum time allowed for a worker to open its device.
 const START: Duration = Duration::from_secs(60);
@@ -132,19 +133,19 @@ impl<'o> Worker<'o> {
         let _ = running.order(order);
         Ok(match running.answer(self.timeout) {
             Ok(result) => format!(
-                "; alone in a new process the outcome is {}, so the cases before it, {} of them, have an influence",
+                "; alone in a new process the outcome is {}, so it depends on the {} before it",
                 result.outcome.name(),
-                self.ran
+                plural(self.ran, "case")
             ),
-            Err(Lost::Timeout) => "; alone in a fresh process it hangs".into(),
+            Err(Lost::Timeout) => "; alone in a new process it hangs".into(),
             Err(Lost::Crash(_)) => String::new(),
         })
     }
 }
 
 impl Running {
-    fn start(options: &[String], patience: Duration) -> Result<Self, Failure> {
-        let failed = |why: &str| Failure::new(Exit::Failed, format!("no worker process can be had: {why}"));
+    fn start(options: &[String], timeout: Duration) -> Result<Self, Failure> {
+        let failed = |why: &str| Failure::new(Exit::Failed, format!("cannot start a worker process: {why}"));
         let spawn = || {
             let mut command = program::command()?;
             command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -153,7 +154,7 @@ impl Running {
         let mut child = spawn().map_err(|e| failed(&e.to_string()))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(cases), Some(stdout), Some(mut stderr)) = pipes else {
-            return Err(failed("there are no pipes to it"));
+            return Err(failed("its standard streams are not available"));
         };
         let (sender, answers) = channel();
         thread::spawn(move || {
@@ -175,7 +176,7 @@ impl Running {
             }
         });
         let mut running = Running { child, cases, answers, words, about: About::default() };
-        match running.answers.recv_timeout(patience) {
+        match running.answers.recv_timeout(timeout) {
             Ok(line) => match serde_json::from_str(&line) {
                 Ok(Hello::Ready { name, device }) => {
                     running.about = About { name, device };
@@ -184,7 +185,9 @@ impl Running {
                 Ok(failed) => Err(failed.into()),
                 Err(_) => Err(failed(&format!("it answered \"{line}\""))),
             },
-            Err(RecvTimeoutError::Timeout) => Err(failed("it is not ready in time")),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(failed(&format!("it is not ready after {} s", timeout.as_secs())))
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = running.child.wait().map_err(|e| failed(&e.to_string()))?;
                 Err(failed(&running.ended(status)))
@@ -204,7 +207,7 @@ impl Running {
             // A plugin that prints to standard output corrupts the answer; unlike for a crash, the message shows the
             // line.
             Ok(line) => serde_json::from_str(&line)
-                .map_err(|_| crash(format!("the worker answered something else: {line}"))),
+                .map_err(|_| crash(format!("the worker's answer is not a result: {line}"))),
             Err(RecvTimeoutError::Timeout) => Err(Lost::Timeout),
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.child.wait().map_err(|e| crash(e.to_string()))?;

@@ -1,6 +1,7 @@
 //! The source of cases: the built-in ones, or those of a folder.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use delegraph::Model;
@@ -11,6 +12,10 @@ use delegraph_conformance::engine::{CaseFailure, CaseResult, Outcome, Problem};
 use delegraph_conformance::runner::{ContractChecks, Engine};
 
 use crate::cli::failure::Failure;
+
+/// The help for a folder without cases.
+pub(super) const CASE: &str =
+    "pass a folder with cases: folders that hold model.tflite, input_0.npy, … and expected_0.npy, …";
 
 /// Cases by name.
 pub(super) enum Source {
@@ -30,7 +35,14 @@ impl Source {
 
     /// Returns the folders below `root`, for this arithmetic.
     pub(super) fn corpus(root: &Path, arithmetic: Arithmetic) -> Result<Self, Failure> {
-        let found = corpus::find(root).map_err(|e| Failure::invalid(format!("{}: {e}", root.display())))?;
+        let failed = |e: io::Error| {
+            let why = match e.kind() {
+                io::ErrorKind::NotADirectory => "it is not a folder".to_owned(),
+                _ => e.to_string(),
+            };
+            Failure::invalid(format!("--corpus {}: {why}", root.display())).with_help(CASE)
+        };
+        let found = corpus::find(root).map_err(failed)?;
         let name = |case: &PathBuf| match case.strip_prefix(root).unwrap_or(case).display().to_string() {
             // The root itself is a case.
             name if name.is_empty() => ".".to_owned(),

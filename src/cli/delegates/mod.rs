@@ -162,7 +162,7 @@ pub(crate) struct Engine {
     pub(crate) delegates: Vec<Choice>,
     #[command(flatten)]
     pub(crate) kernels: Kernels,
-    /// What to do about nodes that no delegate takes
+    /// The treatment of nodes that no delegate claims
     #[arg(long, value_enum, default_value_t = PolicyChoice::Prefer)]
     policy: PolicyChoice,
     /// Threads for CPU kernels

@@ -27,6 +27,9 @@ impl Document for Explanation {
         if !self.unresolved_text.is_empty() {
             let ops = self.unresolved_text.join("\n  ");
             text += &format!("\nthe model cannot run: ops without a kernel:\n  {ops}\n");
+            if self.claims_unresolved() {
+                text += "nodes that a delegate claims need a kernel, too: it determines their shapes\n";
+            }
         }
         if !self.understated_versions.is_empty() {
             text += &format!("\n{}", warnings(&self.understated_versions));
@@ -35,6 +38,17 @@ impl Document for Explanation {
             text += &subgraph.text(self.cpu);
         }
         text
+    }
+}
+
+impl Explanation {
+    /// Returns whether a delegate claimed a node without a kernel.
+    fn claims_unresolved(&self) -> bool {
+        let sections = self.subgraphs.iter().filter_map(|subgraph| subgraph.section.as_ref());
+        let nodes = sections.chain([&self.entry]).flat_map(|section| &section.nodes);
+        nodes
+            .filter(|node| node.partition.is_some())
+            .any(|node| self.unresolved.iter().any(|op| op["op"] == node.op && op["version"] == node.version))
     }
 }
 

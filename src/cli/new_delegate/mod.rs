@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let folder = arguments.path.clone().unwrap_or_else(|| name.into());
     // A dangling link also counts as existing.
     if folder.symlink_metadata().is_ok() {
-        let message = format!("{}: there is something already", folder.display());
+        let message = format!("{}: already exists", folder.display());
         return Err(Failure::new(Exit::Usage, message)
             .with_help("choose another folder with `--path DIR`, or remove it first"));
     }
@@ -86,7 +86,7 @@ fn checkout(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     match given {
         Some(path) => match path.canonicalize() {
             Ok(path) if is_checkout(&path) => Ok(Some(path)),
-            _ => Err(Failure::new(Exit::Usage, format!("{}: no checkout of Delegraph", path.display()))
+            _ => Err(Failure::new(Exit::Usage, format!("{}: not a checkout of Delegraph", path.display()))
                 .with_help("pass the folder with Delegraph's `core`, `delegate-api` and `conformance`")),
         },
         None => {

@@ -202,10 +202,7 @@ unsafe extern "C" fn preview_partitioning(
     // SAFETY: the interface requires a live context, null or an array, and valid pointers for the results.
     unsafe {
         with("PreviewDelegatePartitioning", context, |context| {
-            let total = context.plan.values().len();
-            let index = |&node: &c_int| usize::try_from(node).ok().filter(|node| *node < total);
-            let nodes: Option<Vec<usize>> = ints(nodes).iter().map(index).collect();
-            let nodes = nodes.ok_or_else(|| Error::InvalidInput("there is no such node".into()))?;
+            let nodes = context.node_indices(ints(nodes))?;
             let (partitions, count) = (place(partitions)?, place(count)?);
             let list = context.preview(&nodes);
             (*partitions, *count) = (list, crate::arrays::int(context.preview_len()));
@@ -259,7 +256,10 @@ pub(crate) unsafe extern "C" fn release_subgraph(context: *mut abi::Context, sub
     unsafe {
         with("ReleaseSubgraphContext", context, |context| match context.has_subgraph(subgraph) {
             true => Ok(()),
-            false => Err(Error::InvalidInput(format!("there is no subgraph {subgraph}"))),
+            false => {
+                let count = context.subgraphs;
+                Err(Error::InvalidInput(format!("there is no subgraph {subgraph}; the model has {count}")))
+            }
         })
     }
 }

@@ -273,6 +273,20 @@ impl Context {
         }
     }
 
+    /// Returns a list of nodes of the interface as indices.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for nodes that do not exist.
+    fn node_indices(&self, nodes: &[c_int]) -> Result<Vec<usize>> {
+        let count = self.plan.values().len();
+        let missing =
+            |node: c_int| Error::InvalidInput(format!("there is no node {node}; the subgraph has {count}"));
+        let index = |&node: &c_int| {
+            usize::try_from(node).ok().filter(|index| *index < count).ok_or_else(|| missing(node))
+        };
+        nodes.iter().map(index).collect()
+    }
+
     /// Replaces nodes by a kernel of the delegate in preparation.
     ///
     /// # Errors
@@ -285,20 +299,14 @@ impl Context {
         nodes: &[c_int],
         delegate: *mut abi::Delegate,
     ) -> Result<()> {
-        let count = self.plan.values().len();
+        let nodes = self.node_indices(nodes);
         let Phase::Delegate(delegating) = &mut self.phase else {
-            return Err(Error::State("nodes can be replaced while a delegate is being prepared only".into()));
+            return Err(Error::State("nodes can be replaced only while a delegate is being prepared".into()));
         };
         if delegate != delegating.delegate {
             return Err(Error::InvalidInput("another delegate is being prepared".into()));
         }
-        let index = |&node: &c_int| usize::try_from(node).ok().filter(|node| *node < count);
-        let nodes: Option<Vec<usize>> = nodes.iter().map(index).collect();
-        let nodes = nodes.ok_or_else(|| {
-            Error::InvalidInput(format!(
-                "the list of nodes has one that the subgraph, of {count}, does not have"
-            ))
-        })?;
+        let nodes = nodes?;
         self.nodes.own(operator);
         delegating.replaced.push(Replaced { functions, operator, nodes });
         Ok(())
@@ -339,7 +347,7 @@ impl Context {
         }
         let Phase::Delegate(delegating) = &self.phase else {
             return Err(Error::State(
-                "other subgraphs are available while a delegate is being prepared".into(),
+                "other subgraphs are available only while a delegate is being prepared".into(),
             ));
         };
         // SAFETY: the delegate's preparation is in progress (`begin`, `end`), and reads the graph only.
@@ -347,7 +355,9 @@ impl Context {
         let owner = match graph.callee(index) {
             Some(callee) => Owner::of_graph(&callee, self.reporter),
             None => {
-                let missing = || Error::InvalidInput(format!("there is no subgraph {index}"));
+                let count = graph.model().subgraphs().len();
+                let missing =
+                    || Error::InvalidInput(format!("there is no subgraph {index}; the model has {count}"));
                 let file = graph.model().subgraph(index).ok_or_else(missing)?;
                 Owner::of_subgraph(graph.model(), file, Some(index), self.reporter)
             }

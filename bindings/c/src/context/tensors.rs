@@ -252,8 +252,13 @@ impl Tensors {
     /// # Errors
     /// [`Error::OutOfMemory`] if kernels added too many tensors, or the array cannot grow.
     pub(crate) fn add(&mut self, added: Added) -> Result<usize> {
-        if self.raw.len() - self.in_model >= MAX_ADDED || self.raw.try_reserve(1).is_err() {
-            return Err(Error::OutOfMemory(format!("kernels added {} tensors", self.raw.len())));
+        let count = self.raw.len() - self.in_model;
+        if count >= MAX_ADDED {
+            let message = format!("kernels added {count} tensors; at most {MAX_ADDED} are supported");
+            return Err(Error::OutOfMemory(message));
+        }
+        if self.raw.try_reserve(1).is_err() {
+            return Err(Error::OutOfMemory(format!("no memory for a tensor after {count} added ones")));
         }
         let dynamic = added.allocation_type == allocation::DYNAMIC && !added.data.is_null();
         let memory = if dynamic { Memory::Dynamic } else { Memory::Elsewhere };

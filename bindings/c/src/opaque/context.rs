@@ -224,7 +224,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextMarkSubgraphAsDelegationSkipp
                     Ok(())
                 }
                 _ => {
-                    Err(Error::State("a delegate can skip subgraphs while it is being prepared only".into()))
+                    Err(Error::State("a delegate can skip subgraphs only while it is being prepared".into()))
                 }
             }
         })

@@ -180,7 +180,8 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueNodeSetTemporaries(
             Ok(copy) => {
                 // SAFETY: null, or the copy.
                 unsafe { crate::arrays::TfLiteIntArrayFree(copy) };
-                Reporter::default().report(&format!("{function}: the node is null, or memory is short"));
+                let text = "the node is null or misaligned, or there is not enough memory";
+                Reporter::default().report(&format!("{function}: {text}"));
                 ERROR
             }
             Err(text) => {

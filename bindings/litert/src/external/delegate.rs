@@ -159,7 +159,10 @@ impl Prepares for Calls<'_, '_> {
             return Err("its registration has no `invoke` function".into());
         }
         if delegate != self.instance.pointer() {
-            return Err(format!("nodes were replaced for the delegate {delegate:p}, which is another one"));
+            return Err(format!(
+                "nodes were replaced for the delegate {delegate:p} instead of {:p}",
+                self.instance.pointer()
+            ));
         }
         let taken = |node: &&NodeId| self.claims.borrow().iter().any(|claim| claim.nodes.contains(node));
         if let Some(node) = nodes.iter().find(taken) {

@@ -47,7 +47,7 @@ impl ExternalLibrary {
         // Symbols are resolved at once: a missing one would end the process in a call of the delegate.
         // SAFETY: guaranteed by the caller.
         let library = unsafe { Library::open(Some(&full), RTLD_NOW | RTLD_LOCAL) };
-        let refused = |e| PluginError::load_caused_by(path, "the system does not load it", LoaderError(e));
+        let refused = |e| PluginError::load_caused_by(path, "the system's loader refuses it", LoaderError(e));
         let library = library.map_err(refused)?;
         let absent = |name: &str| {
             // SAFETY: the address is not called.

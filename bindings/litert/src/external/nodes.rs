@@ -30,7 +30,9 @@ impl ExternalNode {
     /// The reason why the C interface cannot describe it.
     pub(super) fn new(node: &NodeView<'_>) -> Result<Self> {
         check_operands(node)?;
-        let index = |id: usize| c_int::try_from(id).map_err(|_| format!("it has tensor {id}"));
+        let index = |id: usize| {
+            c_int::try_from(id).map_err(|_| format!("the number of its tensor {id} is above {}", c_int::MAX))
+        };
         let inputs = node.node().inputs().iter().map(|id| id.map_or(Ok(-1), |id| index(id.0)));
         let inputs = CList::new(&inputs.collect::<Result<Vec<_>>>()?)?;
         let outputs = node.node().outputs().iter().map(|id| index(id.0)).collect::<Result<Vec<_>>>()?;
@@ -141,7 +143,10 @@ impl ExternalParams {
         delegate: *mut abi::Delegate,
     ) -> Result<Self> {
         let list = |ids: &[usize]| -> Result<CList> {
-            let id = |&id: &usize| c_int::try_from(id).map_err(|_| format!("a number of {id}"));
+            let id = |&id: &usize| {
+                c_int::try_from(id)
+                    .map_err(|_| format!("the number {id} of a node or tensor is above {}", c_int::MAX))
+            };
             CList::new(&ids.iter().map(id).collect::<Result<Vec<_>>>()?)
         };
         let nodes: Vec<usize> = params.nodes.iter().map(|node| node.0).collect();

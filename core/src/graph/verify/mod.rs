@@ -101,7 +101,7 @@ fn check_indices(subgraph: &Subgraph) -> Result<(), Invalid> {
         let ids = || -> Result<(), Invalid> {
             node.inputs.iter().flatten().try_for_each(|id| check("input tensor", id))?;
             node.outputs.iter().try_for_each(|id| check("output tensor", id))?;
-            node.intermediates.iter().flatten().try_for_each(|id| check("intermediate tensor", id))
+            node.intermediates().iter().flatten().try_for_each(|id| check("intermediate tensor", id))
         };
         ids().map_err(|e| {
             at_node(i, &node.op, &writes(&subgraph.tensors, node.outputs.iter().map(|id| id.0)), e)
@@ -141,7 +141,7 @@ fn check_signatures(signatures: &[Signature], subgraphs: &[Subgraph]) -> Result<
             );
         };
         if !keys.insert(key) {
-            return invalid!("signature \"{key}\" is there twice");
+            return invalid!("there are two signatures \"{key}\"");
         }
         for (side, names, ends) in
             [("input", inputs, &subgraph.inputs), ("output", outputs, &subgraph.outputs)]

@@ -40,9 +40,9 @@ fn check_affine(affine: &Affine, ty: TensorType, shape: &Shape) -> Result<(), In
     let Affine { scales, zero_points, dimension } = affine;
     if zero_points.len() != scales.len() {
         return invalid!(
-            "its quantization has {} scales, but {} zero points",
-            scales.len(),
-            zero_points.len()
+            "its quantization has {}, but {}",
+            counted(scales.len(), "scale"),
+            counted(zero_points.len(), "zero point")
         );
     }
     // A scalar has no dimensions; the default, 0, is allowed for it.
@@ -114,7 +114,7 @@ fn check_scales(tensors: &[Tensor], tensor: &Tensor, quantization: &Quantization
     let table = get(*scales, "scales")?;
     if !matches!(table.ty, TensorType::Float16 | TensorType::BFloat16 | TensorType::Float32) {
         return invalid!(
-            "its scales are tensor {} of type {}, expected FLOAT16 or FLOAT32",
+            "its scales are tensor {} of type {}, expected FLOAT16, BFLOAT16 or FLOAT32",
             scales.0,
             table.ty
         );

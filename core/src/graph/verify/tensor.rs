@@ -24,14 +24,14 @@ fn check(tensor: &Tensor, bytes: &[u8]) -> Result<(), Invalid> {
     let Some(elements) = shape.checked_elements() else {
         return invalid!("the number of elements of {shape} overflows");
     };
-    if let Some(signature) = tensor.shape_signature.as_ref().filter(|s| s.len() != shape.rank()) {
+    if let Some(signature) = tensor.shape_signature().filter(|s| s.len() != shape.rank()) {
         return invalid!(
             "its shape signature has {}, its shape {shape} has {}",
             counted(signature.len(), "dimension"),
             shape.rank()
         );
     }
-    let stored = match &tensor.sparsity {
+    let stored = match tensor.sparsity() {
         Some(sparsity) => sparsity.validate(shape).map_err(|e| Invalid(e.to_string()))?,
         None => elements,
     };
@@ -47,7 +47,7 @@ fn check(tensor: &Tensor, bytes: &[u8]) -> Result<(), Invalid> {
             check_range(data, bytes.len())?;
             check_data(ty, stored, bytes.get(data.clone()).unwrap_or_default())?;
         }
-        None if tensor.sparsity.is_some() && !tensor.external_data => {
+        None if tensor.sparsity().is_some() && !tensor.external_data => {
             return invalid!("it is sparse, but has no data");
         }
         None => {}

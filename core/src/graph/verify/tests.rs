@@ -139,7 +139,7 @@ fn indices_out_of_range_are_refused() {
     check(|g| g.outputs.push(id(9)), "the graph's output tensor 9 is out of range");
     check(|g| g.nodes[0].inputs[0] = Some(id(usize::MAX)), "node 0 (ADD, writes \"y\"): input tensor");
     check(|g| g.nodes[1].outputs[0] = id(6), "node 1 (ADD): output tensor 6 is out of range");
-    check(|g| g.nodes[2].intermediates = vec![None, Some(id(7))], "intermediate tensor 7 is out of range");
+    check(|g| g.nodes[2].set_intermediates([None, Some(id(7))]), "intermediate tensor 7 is out of range");
     check(
         |g| g.nodes[2].custom_options = 30..33,
         "custom options: bytes 30 to 33 are outside the model's 32",
@@ -178,7 +178,7 @@ fn signatures_metadata_and_archive_are_checked() {
         |m| m.signatures[0].outputs[0].1 = id(2),
         "signature \"serve\": output \"sum\" is tensor 2, which is not an output of subgraph 0",
     );
-    check(|m| m.signatures.push(m.signatures[0].clone()), "signature \"serve\" is there twice");
+    check(|m| m.signatures.push(m.signatures[0].clone()), "there are two signatures \"serve\"");
     check(
         |m| m.signatures[0].outputs.push(("sum".into(), id(5))),
         "signature \"serve\" names the output \"sum\" twice",
@@ -213,16 +213,19 @@ fn tensors_are_checked() {
     );
     check(|t| t.shape = Shape::new(&[1; 65]), "rank 65 is above 64");
     check(
-        |t| t.shape_signature = Some(vec![None, None]),
+        |t| t.set_shape_signature(vec![None, None]),
         "its shape signature has 2 dimensions, its shape [2] has 1",
     );
     check(|t| t.is_variable = true, "a variable cannot have constant data");
     check(|t| t.ty = TensorType::Resource, "a RESOURCE tensor cannot have constant data");
-    check(|t| t.ty = TensorType::String, "string 0 is outside its buffer of 8 bytes");
+    check(
+        |t| t.ty = TensorType::String,
+        "offset 0 of its strings is outside its buffer of 8 bytes or out of order",
+    );
     let sparse = |t: &mut Tensor| {
         let levels = vec![Level::csr(&[0, 1], &[1])];
         let sparsity = Sparsity { traversal_order: vec![0], block_map: vec![], levels };
-        t.sparsity = Some(Arc::new(sparsity));
+        t.set_sparsity(Some(Arc::new(sparsity)));
     };
     let message = refused(|m| sparse(&mut m.subgraphs[0].tensors[1]));
     assert_eq!(message, "tensor 1 (\"c\"): its data has 8 bytes, its type and shape need 4");
@@ -243,7 +246,7 @@ fn quantization_is_checked() {
         Quantization::Affine(Affine { scales: scales.into(), zero_points: zeros.to_vec().into(), dimension })
     };
     use TensorType::Int8;
-    check(Int8, affine(&[1.0; 2], &[0], 0), "its quantization has 2 scales, but 1 zero points");
+    check(Int8, affine(&[1.0; 2], &[0], 0), "its quantization has 2 scales, but 1 zero point");
     check(Int8, affine(&[1.0], &[0], 1), "its quantized dimension 1 is out of range for 1 dimension");
     check(
         Int8,
@@ -276,7 +279,11 @@ fn quantization_is_checked() {
         blocks(1, None, 2),
         "its scales are tensor 1 of shape [2], but shape [2] in blocks of 2 needs 1 of them",
     );
-    check(Int8, blocks(2, None, 1), "its scales are tensor 2 of type INT8, expected FLOAT16 or FLOAT32");
+    check(
+        Int8,
+        blocks(2, None, 1),
+        "its scales are tensor 2 of type INT8, expected FLOAT16, BFLOAT16 or FLOAT32",
+    );
     check(Int8, blocks(1, Some(9), 1), "its zero points are tensor 9, which is out of range for 6 tensors");
 }
 

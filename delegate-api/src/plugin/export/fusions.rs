@@ -60,7 +60,7 @@ pub unsafe fn open(
         unsafe { Host::new(host)? }.take_log();
         let exported = Exported::new(make())?;
         if library.is_null() {
-            return Err(Error::State("no room for the library".into()));
+            return Err(Error::State("`library` is null".into()));
         }
         // SAFETY: this function's condition; not null.
         unsafe { library.write(Box::into_raw(Box::new(exported)).cast()) };
@@ -103,7 +103,8 @@ impl Exported {
     ) -> Result<()> {
         // SAFETY: this function's condition.
         let result = unsafe { read(result) };
-        let result = result.ok_or_else(|| Error::State("there is no room for the result".into()))?;
+        let result =
+            result.ok_or_else(|| Error::State("`result` is null or misaligned, or has no size".into()))?;
         let FusionResult { model, changes, unchanged } = self.source.rewrite(fusion, model)?;
         // SAFETY: functions of the application, with bytes and text valid during the calls.
         unsafe {

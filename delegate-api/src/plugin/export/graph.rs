@@ -89,7 +89,7 @@ impl Callees for Graph {
 }
 
 fn other_reading() -> Error {
-    Error::Unsupported("this plugin reads the model in another way than the application does".into())
+    Error::Unsupported("this plugin reads the model differently than the application".into())
 }
 
 impl Known {

@@ -64,7 +64,7 @@ pub unsafe fn open(
         register(&mut resolver);
         let exported = Exported::new(functions, table.and_then(|table| table.persistent), resolver)?;
         if library.is_null() {
-            return Err(Error::State("no room for the library".into()));
+            return Err(Error::State("`library` is null".into()));
         }
         // SAFETY: not null; guaranteed by the caller.
         unsafe { library.write(Box::into_raw(Box::new(exported)).cast()) };

@@ -53,7 +53,7 @@ impl PluginDelegate {
         let versions = unsafe { (functions.versions)(instance.delegate, &raw mut count) };
         const MAX_COUNT: usize = 1 << 16;
         if count > MAX_COUNT {
-            return Err(wrong(format!("{count} op versions")));
+            return Err(wrong(format!("it declares {count} op versions, more than {MAX_COUNT}")));
         }
         // SAFETY: the plugin guarantees `count` entries as long as the delegate exists.
         let list =

@@ -42,7 +42,7 @@ pub(super) unsafe fn open<T>(
     let full = std::path::absolute(path).map_err(|e| PluginError::load(path, e.to_string()))?;
     // SAFETY: guaranteed by the caller.
     let library = unsafe { libloading::Library::new(&full) };
-    let refused = |e| PluginError::load_caused_by(path, "the system does not load it", LoaderError(e));
+    let refused = |e| PluginError::load_caused_by(path, "the system's loader refuses it", LoaderError(e));
     let library = library.map_err(refused)?;
     // SAFETY: guaranteed by the caller.
     let function = unsafe { library.get::<unsafe extern "C" fn() -> *const T>(entry.as_bytes()) };
@@ -100,7 +100,7 @@ struct TableHead {
 /// `table` is null, or valid for reads of the size that it declares, which covers at least its version and its size.
 pub(super) unsafe fn read_table<T: Copy>(table: *const T) -> Result<T, TableError> {
     if table.is_null() || !table.is_aligned() {
-        return Err(TableError::Wrong("its entry function returns no table".into()));
+        return Err(TableError::Wrong("its entry function returned null or a misaligned pointer".into()));
     }
     // SAFETY: version and size are present in every version (guaranteed by the caller).
     let TableHead { abi_version, size } = unsafe { table.cast::<TableHead>().read() };

@@ -91,7 +91,7 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, Refusal> {
 
 impl From<object::Error> for Refusal {
     fn from(error: object::Error) -> Self {
-        Refusal::Invalid("no shared library, or a damaged or truncated one".into(), Some(error))
+        Refusal::Invalid("not a shared library, or a damaged or truncated one".into(), Some(error))
     }
 }
 

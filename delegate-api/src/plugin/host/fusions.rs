@@ -273,7 +273,7 @@ impl Functions {
         // SAFETY: `open` made the library.
         let list = unsafe { (self.fusions)(library, &raw mut count) };
         if count > MAX_COUNT {
-            return Err(format!("it lists {count} fusions"));
+            return Err(format!("it lists {count} fusions, more than {MAX_COUNT}"));
         }
         // SAFETY: the library guarantees `count` entries until it is closed.
         let list = unsafe { slice(list, count) }.ok_or("its list of fusions is null")?;

@@ -297,7 +297,7 @@ impl Operands {
         }
         ran?;
         if parallel.take_panicked() {
-            return Err(Error::State("a task of it failed on another thread".into()));
+            return Err(Error::State("a task of the kernel failed on another thread".into()));
         }
         Ok(())
     }

@@ -232,7 +232,7 @@ impl Opened {
         // SAFETY: `open` made the library.
         let list = unsafe { (self.functions.ops)(self.library, &raw mut count) };
         if count > MAX_COUNT {
-            return Err(format!("it lists {count} ops"));
+            return Err(format!("it lists {count} ops, more than {MAX_COUNT}"));
         }
         // SAFETY: the library guarantees `count` entries until it is closed.
         let list = unsafe { slice(list, count) }.ok_or("its list of ops is null")?;

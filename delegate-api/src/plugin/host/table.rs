@@ -71,7 +71,7 @@ unsafe extern "C" fn log_text(level: i32, target: DelegraphText, text: Delegraph
 fn graph_of<'c, 'g>(scope: Scope<'c, 'g>) -> Result<&'c HostGraph<'g>, String> {
     match scope {
         Scope::Prepare(graph, _) | Scope::CreateKernel(graph) => Ok(graph),
-        _ => Err("it is not to be called while a kernel prepares or runs".into()),
+        _ => Err("it must not be called while a kernel prepares or runs".into()),
     }
 }
 
@@ -295,7 +295,7 @@ fn preparing<'c, 'g>(
 ) -> Result<(&'c HostGraph<'g>, &'c dyn super::frames::Prepares), String> {
     match scope {
         Scope::Prepare(graph, prepares) => Ok((graph, prepares)),
-        _ => Err("it is to be called in `prepare` only".into()),
+        _ => Err("it may be called in `prepare` only".into()),
     }
 }
 
@@ -374,7 +374,7 @@ unsafe extern "C" fn claim(
 fn preparing_kernel<'c>(scope: Scope<'c, '_>) -> Result<&'c dyn super::frames::KernelPrepares, String> {
     match scope {
         Scope::PrepareKernel(kernel) => Ok(kernel),
-        _ => Err("it is to be called in `prepare_kernel` only".into()),
+        _ => Err("it may be called in `prepare_kernel` only".into()),
     }
 }
 
@@ -399,7 +399,7 @@ unsafe fn option(
 ) -> i32 {
     answer(context, function, |scope| {
         let Scope::CreateOp(options) = scope else {
-            return Err("it is to be called in `create_kernel` of a custom op only".into());
+            return Err("it may be called in `create_kernel` of a custom op only".into());
         };
         // SAFETY: guaranteed by the caller.
         let name = unsafe { name_of(name) }?;
@@ -463,9 +463,9 @@ unsafe extern "C" fn option_f64s(
 /// # Safety
 /// As [`slice`].
 unsafe fn dims_of<'a>(dims: *const usize, rank: usize) -> Result<&'a [usize], String> {
-    const HIGHEST: usize = 64;
-    if rank > HIGHEST {
-        return Err(format!("a shape of {rank} dimensions"));
+    const MAX_RANK: usize = 64;
+    if rank > MAX_RANK {
+        return Err(format!("the shape has {rank} dimensions, more than {MAX_RANK}"));
     }
     // SAFETY: guaranteed by the caller.
     unsafe { slice(dims, rank) }.ok_or_else(|| "the list of dimensions is null".into())
@@ -496,7 +496,7 @@ unsafe extern "C" fn set_output_dynamic(context: DelegraphContext, output: usize
 fn invoking<'c>(scope: Scope<'c, '_>) -> Result<&'c dyn super::frames::Invokes, String> {
     match scope {
         Scope::Invoke(kernel) => Ok(kernel),
-        _ => Err("it is to be called in `invoke_kernel` only".into()),
+        _ => Err("it may be called in `invoke_kernel` only".into()),
     }
 }
 

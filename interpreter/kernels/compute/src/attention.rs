@@ -4,7 +4,7 @@ use delegraph_core::kernel::{Parallel, Serial};
 
 use crate::base::buffer::{SharedMut, carve, scratch_bytes};
 use crate::base::clamp::Clamp;
-use crate::base::error::{ComputeError, Result, check_len, product};
+use crate::base::error::{ComputeError, Result, check_len, check_multiple, product};
 use crate::base::isa::Isa;
 use crate::matmul::gemm::{BatchMatMulF32, MatrixLayout};
 use crate::rows::softmax::{Softmax, softmax_in_place};
@@ -50,7 +50,7 @@ impl AttentionF32 {
     /// Fails if `groups` does not divide `heads`, or the size of an operand overflows.
     pub fn new(isa: Isa, sizes: AttentionSizes, scale: f32, threads: usize) -> Result<Self> {
         let AttentionSizes { batch, queries, heads, width, keys, groups } = sizes;
-        check_len("heads", heads % groups.max(1), 0)?;
+        check_multiple("heads", heads, groups)?;
         // `run` computes offsets without overflow checks.
         let rows = product("queries", &[heads / groups.max(1), queries])?;
         product("queries", &[batch, queries, heads, width])?;
@@ -117,7 +117,7 @@ impl AttentionF32 {
             let last = |count: usize, step: usize| count.saturating_sub(1) * step;
             let needed = last(batch, per_batch) + last(heads, per_head) + last(queries, per_query) + keys;
             if added.len() < needed {
-                return Err(ComputeError::Length { what: "what is added", needed, got: added.len() });
+                return Err(ComputeError::Length { what: "addend", needed, got: added.len() });
             }
         }
         let (part, needed) = (self.part_len()?, self.scratch_len()?);

@@ -120,14 +120,19 @@ pub(crate) fn scale_zero_point(tensor: TensorView<'_>) -> (f32, i32) {
 
 /// Checks that two tensors between which elements are moved have the same quantization.
 pub(crate) fn check_same_quantization(a: TensorView<'_>, b: TensorView<'_>) -> Result<()> {
-    let (of_a, of_b) = (scale_zero_point(a), scale_zero_point(b));
-    if of_a == of_b {
+    if scale_zero_point(a) == scale_zero_point(b) {
         return Ok(());
     }
+    let found = |tensor: TensorView<'_>| match tensor.scale_zero_point() {
+        Ok((scale, zero_point)) => format!("{scale} and {zero_point}"),
+        Err(_) => "none".into(),
+    };
     Err(Error::Unsupported(format!(
-        "scale and zero point of \"{}\" and \"{}\" differ: {of_a:?} and {of_b:?}",
+        "scale and zero point of \"{}\" ({}) and \"{}\" ({}) differ",
         a.name(),
-        b.name()
+        found(a),
+        b.name(),
+        found(b)
     )))
 }
 

@@ -43,7 +43,13 @@ pub(crate) fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, 
     if range.contains(&zero_point) {
         return Ok((scale, zero_point));
     }
-    Err(Error::InvalidNode(format!("zero point {zero_point} of \"{}\" is out of range", tensor.name())))
+    Err(Error::InvalidNode(format!(
+        "zero point {zero_point} of \"{}\" is out of range; {} has {} to {}",
+        tensor.name(),
+        tensor.ty(),
+        range.start(),
+        range.end()
+    )))
 }
 
 /// Returns the quantization of an 8-bit or 16-bit tensor: scale, zero point, and the range of its type.
@@ -52,7 +58,13 @@ pub(crate) fn scale_zero_point_in_range(tensor: TensorView<'_>) -> Result<(f32, 
 /// Fails if the tensor has another type or is not quantized per tensor.
 pub(crate) fn steps_of(tensor: TensorView<'_>) -> Result<Steps> {
     let (scale, zero_point) = tensor.scale_zero_point()?;
-    let unsupported = || Error::Unsupported(format!("a quantized tensor of type {}", tensor.ty()));
+    let unsupported = || {
+        Error::Unsupported(format!(
+            "\"{}\" is a quantized tensor of type {}; only INT8, UINT8 and INT16 are supported",
+            tensor.name(),
+            tensor.ty()
+        ))
+    };
     Steps::new(tensor.ty(), scale, zero_point).ok_or_else(unsupported)
 }
 

@@ -64,7 +64,11 @@ impl Params {
         }
         if (p.per_class && per_class == 0) || (!p.per_class && p.classes_per_detection == 0) || p.classes == 0
         {
-            return Err(invalid("the options keep 0 classes or 0 boxes"));
+            return Err(invalid(format!(
+                "the options keep 0 classes or 0 boxes: num_classes {}, max_classes_per_detection {}, \
+                 max_detections {}, detections_per_class {}",
+                p.classes, p.classes_per_detection, p.detections, p.detections_per_class
+            )));
         }
         Ok(p)
     }

@@ -1,5 +1,6 @@
 //! The custom op `TransformTensorBilinear`: an affine crop of a feature map.
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::ops::transform_tensor::TransformTensorParams;
 use delegraph_core::{MutableOpResolver, Registration, Result};
@@ -28,7 +29,8 @@ impl Kernel for Transform {
         let ([batch, .., channels], matrix) = (self.input, cx.input(1)?.shape());
         if batch != 1 || matrix.elements() != 16 {
             return Err(invalid(format!(
-                "{batch} maps and matrices of shape {matrix}, expected one and one"
+                "{} and a matrix of shape {matrix}; expected 1 map and a matrix of 16 elements",
+                counted(batch, "map")
             )));
         }
         let [height, width] = self.params.size;

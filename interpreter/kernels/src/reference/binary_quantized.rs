@@ -26,9 +26,12 @@ pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
     }
     let (scaled, range) = scaled_sum(cx, activation)?;
     if scaled.output.shift > 0 {
-        return Err(Error::Unsupported(
-            "an output scale below the resolution of the fixed-point sum of the inputs".into(),
-        ));
+        let ([a, b], to) = steps(cx)?;
+        return Err(Error::Unsupported(format!(
+            "output scale {}, which is below the resolution of the fixed-point sum of inputs with scales {} \
+             and {}",
+            to.scale, a.scale, b.scale
+        )));
     }
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     if a.ty() == TensorType::Int16 && a.shape() == b.shape() {

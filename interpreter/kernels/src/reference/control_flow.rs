@@ -238,8 +238,10 @@ impl Kernel for While {
             let output = cx.output_bytes(i)?;
             if output.len() != state.bytes().len() {
                 return Err(Error::Kernel(format!(
-                    "the loop ended with {} for an output of another size",
-                    state.shape
+                    "the loop ended with shape {} ({}) for output {i}, which has {}",
+                    state.shape,
+                    counted(state.bytes().len(), "byte"),
+                    counted(output.len(), "byte")
                 )));
             }
             output.copy_from_slice(state.bytes());

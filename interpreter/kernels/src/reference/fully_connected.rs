@@ -32,7 +32,10 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     if p.weights_format == WeightsFormat::Shuffled4x16Int8 {
         return match types {
             (UInt8, UInt8, Int16) => shuffled(cx),
-            _ => Err(unsupported_type("shuffled weights or their output", output)),
+            (input, weights, output) => Err(Error::Unsupported(format!(
+                "shuffled weights of type {weights} with input of type {input} and output of type {output}; \
+                 only UINT8 weights and inputs with INT16 outputs are supported"
+            ))),
         };
     }
     match types {

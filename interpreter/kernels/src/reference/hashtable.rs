@@ -38,8 +38,11 @@ fn table<'c>(cx: &'c mut InvokeContext<'_>) -> Result<&'c mut Table> {
     table.ok_or_else(|| Error::Kernel("the handle refers to a table that does not exist".into()))
 }
 
-fn wrong_types() -> Error {
-    Error::Kernel("the table has keys and values of other types".into())
+/// Returns the error of an op with keys of type STRING or INT64 on a table of the other kind.
+fn wrong_types(string_keys: bool) -> Error {
+    let [strings, integers] = ["STRING keys and INT64 values", "INT64 keys and STRING values"];
+    let (op, table) = if string_keys { (strings, integers) } else { (integers, strings) };
+    Error::Kernel(format!("the op has {op}, but the table has {table}"))
 }
 
 fn find(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -52,12 +55,12 @@ fn find(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         if string_keys {
             let (keys, default) = (cx.strings(1)?, cx.input::<i64>(2)?);
             let (output, default) = (cx.output::<i64>(0)?, default.first().copied().unwrap_or_default());
-            let Entries::IntegersByString(map) = &table(cx)?.entries else { return Err(wrong_types()) };
+            let Entries::IntegersByString(map) = &table(cx)?.entries else { return Err(wrong_types(true)) };
             output.iter_mut().zip(keys.iter()).for_each(|(o, key)| *o = *map.get(key).unwrap_or(&default));
         } else {
             let (keys, default) = (cx.input::<i64>(1)?, cx.strings(2)?.get(0));
             let budget = Arc::clone(cx.budget());
-            let Entries::StringsByInteger(map) = &table(cx)?.entries else { return Err(wrong_types()) };
+            let Entries::StringsByInteger(map) = &table(cx)?.entries else { return Err(wrong_types(false)) };
             let values = keys.iter().map(|key| map.get(key).map_or(default, |value| value));
             let _charge = budget.charge(Strings::encoded_size(values.clone())?)?;
             let bytes = Strings::encode(values)?;
@@ -78,14 +81,14 @@ fn import(cx: &mut InvokeContext<'_>) -> Result<()> {
             let (keys, values) = (cx.strings(1)?, cx.input::<i64>(2)?);
             let table = table(cx)?;
             table.reserve(keys.len(), keys.iter().map(<[u8]>::len).fold(0, usize::saturating_add))?;
-            let Entries::IntegersByString(map) = &mut table.entries else { return Err(wrong_types()) };
+            let Entries::IntegersByString(map) = &mut table.entries else { return Err(wrong_types(true)) };
             keys.iter().zip(values).for_each(|(key, value)| _ = map.entry(key.into()).or_insert(*value));
         }
         _ => {
             let (keys, values) = (cx.input::<i64>(1)?, cx.strings(2)?);
             let table = table(cx)?;
             table.reserve(values.len(), values.iter().map(<[u8]>::len).fold(0, usize::saturating_add))?;
-            let Entries::StringsByInteger(map) = &mut table.entries else { return Err(wrong_types()) };
+            let Entries::StringsByInteger(map) = &mut table.entries else { return Err(wrong_types(false)) };
             keys.iter()
                 .zip(values.iter())
                 .for_each(|(key, value)| _ = map.entry(*key).or_insert_with(|| value.into()));

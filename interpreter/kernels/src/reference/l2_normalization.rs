@@ -48,9 +48,11 @@ fn float(depth: usize) -> Invoke {
 fn quantized<Q: QuantizedElement>(cx: &PrepareContext<'_>, depth: usize, zero_point: i32) -> Result<Invoke> {
     let zero = scale_zero_point(cx.input(0)?)?.1;
     let output = cx.output(0)?;
-    if scale_zero_point(output)? != (1.0 / 128.0, zero_point) {
+    let (scale, found) = scale_zero_point(output)?;
+    if (scale, found) != (1.0 / 128.0, zero_point) {
         return Err(Error::Unsupported(format!(
-            "\"{}\" without scale 1/128 and zero point {zero_point}",
+            "output \"{}\" with scale {scale} and zero point {found}; \
+             only 1/128 and {zero_point} are supported",
             output.name()
         )));
     }

@@ -29,7 +29,10 @@ fn by_operands(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         ReduceWindowFunction::All => Combine::All,
         ReduceWindowFunction::Any => Combine::Any,
         ReduceWindowFunction::Unsupported => {
-            return Err(Error::Unsupported("an unknown reduction of windows".into()));
+            return Err(Error::Unsupported(
+                "an unknown reduction of windows; only ADD, MUL, MINIMUM, MAXIMUM, ALL and ANY are supported"
+                    .into(),
+            ));
         }
     };
     let windows = known(operand_windows(&cx.infer_context())?)?;

@@ -204,7 +204,10 @@ fn sums(cx: &mut PrepareContext<'_>, products: Products) -> Result<Invoke> {
         (Int8, Int8, Int32) => sums_of(cx, products, |x: i8| i32::from(x), |sum| sum),
         (Int32, Int32, Int32) => sums_of(cx, products, |x: i32| x, |sum: i32| sum),
         (Int64, Int64, Int64) => sums_of(cx, products, |x: i64| x, |sum: i64| sum),
-        (a, b, c) => Err(Error::Unsupported(format!("sums of products of {a} and {b} as {c}"))),
+        (a, b, c) => Err(Error::Unsupported(format!(
+            "sums of products of {a} and {b} as {c}; supported are FLOAT16, BFLOAT16, FLOAT32, FLOAT64, \
+             INT32 and INT64 as the same type, FLOAT16 and BFLOAT16 as FLOAT32, and INT8 as INT32"
+        ))),
     }
 }
 

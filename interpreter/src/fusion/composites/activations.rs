@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use delegraph_core::BuiltinOp;
-use delegraph_core::error::Result;
+use delegraph_core::error::{Error, Result};
 use delegraph_core::graph::Node;
 use delegraph_core::ops::Params;
 use delegraph_core::ops::softmax::SoftmaxParams;
@@ -52,7 +52,11 @@ fn approximate(call: &Call) -> Result<bool> {
         Ok(Some("none")) => Ok(false),
         Ok(Some("tanh")) => Ok(true),
         Ok(Some(other)) => {
-            Err(call.wrong(0, "x", &format!("is approximated by \"{other}\", expected \"tanh\" or \"none\"")))
+            let (name, version) = (&call.name, call.version);
+            Err(Error::InvalidNode(format!(
+                "composite \"{name}\" version {version}: the attribute approximate is \"{other}\"; \
+                 only \"tanh\", \"none\" and booleans are supported"
+            )))
         }
         Err(_) => attributes.get("approximate"),
     }
@@ -124,7 +128,9 @@ impl CompositeFusion for Softmax {
         let beta = attributes.get_or::<f32>("beta", 1.0)?;
         let rank = graph.shape(call.argument(0, "x")?).map(|s| s.rank() as i64);
         if axis != -1 && Some(axis + 1) != rank {
-            return Outcome::unchanged("SOFTMAX goes along the last dimension");
+            return Outcome::unchanged(format!(
+                "its axis is {axis}; SOFTMAX supports the last dimension only"
+            ));
         }
         put(call, graph, BuiltinOp::SOFTMAX, SoftmaxParams::default().beta(beta))
     }

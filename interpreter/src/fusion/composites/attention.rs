@@ -46,7 +46,11 @@ impl CompositeFusion for Attention {
             }
             let (heads, groups) = (q[2], k[2]);
             if q[0] != k[0] || q[3] != k[3] || groups == 0 || heads % groups != 0 {
-                return Err(call.wrong(1, "the keys", &format!("do not fit the queries: {k} and {q}")));
+                let message = format!(
+                    "must be [batch, keys, groups, width] for queries [batch, queries, heads, width], where \
+                     groups divides heads; are {k} for queries {q}"
+                );
+                return Err(call.wrong(1, "the keys", &message));
             }
         }
         let attributes = call.attributes()?;
@@ -56,8 +60,8 @@ impl CompositeFusion for Attention {
 
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let attributes = call.attributes()?;
-        if attributes.optional::<f64>("logit_cap")?.is_some_and(|cap| cap != 0.0) {
-            return Outcome::unchanged("it caps its scores");
+        if let Some(cap) = attributes.optional::<f64>("logit_cap")?.filter(|cap| *cap != 0.0) {
+            return Outcome::unchanged(format!("its logit_cap is {cap}; only 0 is supported"));
         }
         if !call.node.inputs().iter().flatten().all(|id| graph.is_float(*id)) {
             return Outcome::unchanged("only FLOAT32 is fused");

@@ -40,8 +40,8 @@ impl CompositeFusion for EmbeddingLookup {
 
     fn rewrite(&self, call: &Call, graph: &mut Rewriter<'_>) -> Result<Outcome> {
         let (table, ids, output) = (call.argument(0, "")?, call.argument(1, "")?, call.output(0)?);
-        if graph.ty(ids) != Some(TensorType::Int32) {
-            return Outcome::unchanged("EMBEDDING_LOOKUP needs ids of INT32");
+        if let Some(ty) = graph.ty(ids).filter(|ty| *ty != TensorType::Int32) {
+            return Outcome::unchanged(format!("its ids are {ty}; EMBEDDING_LOOKUP supports INT32 only"));
         }
         let (Some(shape), Some(result), Some(rows)) =
             (graph.shape(ids).cloned(), graph.shape(output).cloned(), graph.shape(table).cloned())

@@ -43,10 +43,15 @@ impl CompositeFusion for L2Norm {
         let axis = attributes.get_or::<i64>("axis", -1)?;
         let Some(shape) = graph.shape(x) else { return Outcome::unchanged("a shape depends on data") };
         if axis != -1 && axis + 1 != shape.rank() as i64 {
-            return Outcome::unchanged("L2_NORMALIZATION goes along the last dimension");
+            return Outcome::unchanged(format!(
+                "its axis is {axis}; L2_NORMALIZATION supports the last dimension only"
+            ));
         }
-        if !graph.is_float(x) || graph.shape(output) != Some(shape) {
+        if !graph.is_float(x) {
             return Outcome::unchanged("only FLOAT32 is fused");
+        }
+        if graph.shape(output) != Some(shape) {
+            return Outcome::unchanged("input and output do not have the same shape");
         }
         if attributes.get_or::<f64>("epsilon", 0.0)? > LARGEST_EPSILON {
             return Outcome::unchanged("its epsilon is not that of L2_NORMALIZATION");

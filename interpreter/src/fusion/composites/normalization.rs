@@ -83,7 +83,9 @@ impl CompositeFusion for Normalization {
             NormalizationKind::Group => {
                 let axis = attributes.get_or::<i64>("channel_axis", -1)?;
                 if axis != -1 && axis + 1 != shape.rank() as i64 {
-                    return Outcome::unchanged("its channels are not the last dimension");
+                    return Outcome::unchanged(format!(
+                        "its channel_axis is {axis}; only the last dimension is supported"
+                    ));
                 }
                 options = options.with("num_groups", attributes.get::<i64>("num_groups")?);
                 names::GROUP_NORM

@@ -189,10 +189,11 @@ pub(crate) fn prepare(slot: Slot, env: &mut Env<'_>, role: Role) -> Result<Box<P
 /// Copies the arguments of a call to the inputs of a subgraph, and runs it to its end.
 fn run(planned: &mut Planned, env: &mut Env<'_>, arguments: &[&RuntimeTensor]) -> Result<()> {
     let Parts { model, index, tensors, .. } = planned.parts_mut();
-    for (id, argument) in model.subgraphs()[*index].inputs().iter().zip(arguments) {
+    for (i, (id, argument)) in model.subgraphs()[*index].inputs().iter().zip(arguments).enumerate() {
         let tensor = &mut tensors[id.0];
         if tensor.ty != argument.ty {
-            let text = format!("a called subgraph's input is {}, the call passes {}", tensor.ty, argument.ty);
+            let (has, given) = (tensor.ty, argument.ty);
+            let text = format!("input {i} of subgraph {index} is {has}, the call passes {given}");
             return Err(Error::InvalidNode(text));
         }
         if tensor.ty == TensorType::String {

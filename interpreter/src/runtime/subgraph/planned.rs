@@ -185,7 +185,8 @@ impl Planned {
             Placement::Bound => Ok(true),
             Placement::Arena | Placement::None if fixed => Ok(false),
             _ => Err(Error::State(format!(
-                "tensor \"{}\" cannot be bound to a buffer: it is constant, a variable, or its shape depends on data",
+                "tensor \"{}\" cannot be bound to a buffer: it is constant, a variable, a string tensor, or \
+                 its shape depends on data",
                 tensor.name
             ))),
         }

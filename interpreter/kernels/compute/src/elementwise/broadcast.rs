@@ -46,7 +46,7 @@ impl Broadcast {
         for i in 0..rank {
             let (da, db) = (at(a, i), at(b, i));
             if da != db && da != 1 && db != 1 {
-                return Err(ComputeError::Range { what: "shapes that are to broadcast" });
+                return Err(ComputeError::Broadcast { dim: i + 1, a: da, b: db });
             }
             let extent = if da == 1 { db } else { da };
             let (sa, sb) = (if da == 1 { 0 } else { size_a }, if db == 1 { 0 } else { size_b });
@@ -76,7 +76,7 @@ impl Broadcast {
     pub(crate) fn check(&self, [a, b]: [Option<usize>; 2], out: usize) -> Result<()> {
         let [len_a, len_b, len] = self.lens;
         if a.is_none() && b.is_none() {
-            return Err(ComputeError::Range { what: "operands" });
+            return Err(ComputeError::Range { what: "omission of both operands" });
         }
         // An operand with the length of the output is not repeated in any dimension, so it has the output's layout.
         check_len("first operand", a.unwrap_or(out), len_a)?;

@@ -4,7 +4,7 @@ use delegraph_core::kernel::Parallel;
 
 use crate::base::buffer::SharedMut;
 use crate::base::clamp::Clamp;
-use crate::base::error::{Result, check_len, product};
+use crate::base::error::{Result, check_len, check_multiple, product};
 use crate::base::isa::Isa;
 use crate::simd::{Simd, SimdTask, dispatch};
 use crate::threads::share::{chunk_len, is_one_task, threads_for};
@@ -455,7 +455,7 @@ impl SumScales {
         par: &dyn Parallel,
     ) -> Result<()> {
         let (columns, len) = (self.columns, out.len());
-        check_len("output", len % columns.max(1), 0)?;
+        check_multiple("elements of output", len, columns)?;
         let rows = len.checked_div(columns).unwrap_or(0);
         let par = threads_for(par, len);
         let chunk = chunk_len(par, rows, columns);

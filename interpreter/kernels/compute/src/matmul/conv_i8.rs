@@ -242,8 +242,8 @@ impl PackedI8 {
 
     fn bytes<'a>(&'a self, out: &'a mut [u8], rows: usize) -> Result<View<'a>> {
         self.check_output(out.len(), rows)?;
-        let requant =
-            self.requant.as_ref().ok_or(ComputeError::Range { what: "quantization of the output" })?;
+        let missing = ComputeError::Range { what: "output: its quantization is missing" };
+        let requant = self.requant.as_ref().ok_or(missing)?;
         Ok(self.view(Target::Bytes(SharedMut::new(out), requant)))
     }
 

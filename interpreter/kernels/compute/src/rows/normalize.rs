@@ -3,7 +3,7 @@
 use delegraph_core::kernel::Parallel;
 
 use crate::base::buffer::SharedMut;
-use crate::base::error::{Result, check_len};
+use crate::base::error::{Result, check_len, check_multiple};
 use crate::base::isa::Isa;
 use crate::simd::{Simd, SimdTask, dispatch};
 use crate::threads::share::{chunk_len, threads_for};
@@ -42,9 +42,9 @@ impl Normalize {
         check_len("output", out.len(), x.len())?;
         check_len("factors", factors.len(), self.channels)?;
         check_len("terms", terms.len(), if self.centered { self.channels } else { 0 })?;
-        check_len("channels", self.channels % self.groups.max(1), 0)?;
+        check_multiple("channels", self.channels, self.groups)?;
         let whole = self.positions.saturating_mul(self.channels);
-        check_len("input", x.len() % whole.max(1), 0)?;
+        check_multiple("elements of input", x.len(), whole)?;
         let Some(vectors) = x.len().checked_div(whole) else { return Ok(()) };
         let jobs = vectors * self.groups;
         let par = threads_for(par, x.len().saturating_mul(COST));
@@ -133,7 +133,7 @@ pub fn unit_length(
     par: &dyn Parallel,
 ) -> Result<()> {
     check_len("output", out.len(), x.len())?;
-    check_len("input", x.len() % depth.max(1), 0)?;
+    check_multiple("elements of input", x.len(), depth)?;
     let Some(rows) = x.len().checked_div(depth) else { return Ok(()) };
     let par = threads_for(par, x.len().saturating_mul(COST));
     let chunk = chunk_len(par, rows, depth.saturating_mul(COST));

@@ -3,7 +3,7 @@
 use delegraph_core::kernel::Parallel;
 
 use crate::base::buffer::SharedMut;
-use crate::base::error::{Result, check_len};
+use crate::base::error::{Result, check_len, check_multiple};
 use crate::base::isa::Isa;
 use crate::simd::{Simd, SimdTask, dispatch, math};
 use crate::threads::share::{chunk_len, threads_for};
@@ -61,7 +61,7 @@ fn rows(
     out: &mut [f32],
     par: &dyn Parallel,
 ) -> Result<()> {
-    check_len("input", out.len() % depth.max(1), 0)?;
+    check_multiple("elements of input", out.len(), depth)?;
     let rows = out.len().checked_div(depth).unwrap_or(0);
     let par = threads_for(par, out.len().saturating_mul(COST));
     let chunk = chunk_len(par, rows, depth * COST);
@@ -210,7 +210,7 @@ impl SoftmaxBytes {
     ) -> Result<()> {
         check_len("table", self.exp.len(), 256)?;
         check_len("output", out.len(), input.len())?;
-        check_len("input", input.len() % depth.max(1), 0)?;
+        check_multiple("elements of input", input.len(), depth)?;
         let Ok(exp) = <&[f32; 256]>::try_from(&self.exp[..]) else { return Ok(()) };
         let rows = input.len().checked_div(depth).unwrap_or(0);
         let par = threads_for(par, input.len().saturating_mul(COST));

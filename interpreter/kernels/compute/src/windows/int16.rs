@@ -8,7 +8,7 @@ use std::ops::Range;
 use delegraph_core::kernel::Parallel;
 
 use crate::base::buffer::{AlignedVec, SharedMut};
-use crate::base::error::{ComputeError, Result, check_len, product};
+use crate::base::error::{ComputeError, Result, check_len, check_multiple, product};
 use crate::base::isa::Isa;
 use crate::base::requant::{Multiplier, Ties};
 use crate::matmul::geometry::ConvGeometry;
@@ -73,7 +73,7 @@ impl WideSums {
         let columns = scale.columns();
         let depth = weights.len().checked_div(columns).unwrap_or(0);
         if depth > MAX_PRODUCTS {
-            return Err(ComputeError::TooLarge { what: "sum of 16-bit activations" });
+            return Err(ComputeError::Range { what: "depth: sums of more than 65536 products may overflow" });
         }
         let total = |column: &[u8]| column.iter().map(|w| 128 * i64::from(w.cast_signed())).sum();
         let totals = weights.chunks_exact(depth.max(1)).map(total).collect();
@@ -98,7 +98,7 @@ impl WideSums {
         for sums in sums {
             check_len("sums", sums.len(), out.len())?;
         }
-        check_len("output", out.len() % columns.max(1), 0)?;
+        check_multiple("elements of output", out.len(), columns)?;
         let rows = out.len().checked_div(columns).unwrap_or(0);
         let par = threads_for(par, out.len().saturating_mul(4));
         let chunk = chunk_len(par, rows, columns.saturating_mul(4));
@@ -228,7 +228,7 @@ impl DepthwiseI16 {
         let taps = product("window", &window)?;
         check_len("weights", weights.len(), product("weights", &[taps, channels])?)?;
         if taps > MAX_TAPS {
-            return Err(ComputeError::TooLarge { what: "window of 16-bit activations" });
+            return Err(ComputeError::Range { what: "window: sums of more than 256 products may overflow" });
         }
         let to = WideSums::new(vec![0; channels], bias, scale, bounds)?;
         let mut wide = AlignedVec::zeroed(weights.len())?;

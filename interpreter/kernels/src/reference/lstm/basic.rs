@@ -118,9 +118,10 @@ fn quantized(cx: &PrepareContext<'_>, sizes: Sizes) -> Result<Invoke> {
     const STATE_BITS: u32 = 4;
     let Sizes { batch, features, cells } = sizes;
     let state = cx.output(STATE)?;
-    if scale_zero_point(state)?.0 != 2f32.powi(STATE_BITS.cast_signed() - 15) {
+    let scale = scale_zero_point(state)?.0;
+    if scale != 2f32.powi(STATE_BITS.cast_signed() - 15) {
         return Err(Error::Unsupported(format!(
-            "state \"{}\" with a scale that is not 1/2048",
+            "state \"{}\" with scale {scale}; only 1/2048 is supported",
             state.name()
         )));
     }
