@@ -11,9 +11,16 @@ use delegraph::core::error::{Error, Result};
 /// # Errors
 /// The message of a panic.
 pub fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(panic) => match panic.downcast::<&str>() {
+            Ok(text) => (*text).to_owned(),
+            Err(panic) => {
+                // Dropping a payload of another type may panic.
+                std::mem::forget(panic);
+                String::new()
+            }
+        },
     })
 }
 
@@ -73,7 +80,7 @@ pub fn path(path: &CStr) -> Result<&Path> {
 /// [`Error::InvalidInput`] for other bytes.
 pub fn utf8<'a>(text: &'a CStr, what: &str) -> Result<&'a str> {
     text.to_str().map_err(|_| {
-        Error::InvalidInput(format!("{what} is UTF-8, which \"{}\" is not", text.to_bytes().escape_ascii()))
+        Error::InvalidInput(format!("{what} must be UTF-8, is \"{}\"", text.to_bytes().escape_ascii()))
     })
 }
 
@@ -105,9 +112,22 @@ mod tests {
     }
 
     #[test]
+    fn payloads_that_panic_when_dropped_are_not_dropped() {
+        struct Payload;
+        impl Drop for Payload {
+            fn drop(&mut self) {
+                panic!("the payload was dropped");
+            }
+        }
+        assert_eq!(caught(|| std::panic::panic_any(Payload)), Err(String::new()));
+        assert_eq!(caught(|| panic!("a {}", "text")), Err("a text".into()));
+        assert_eq!(caught(|| panic!("text")), Err("text".into()));
+    }
+
+    #[test]
     fn texts_are_utf8() {
         assert_eq!(utf8(c"ab", "the name").ok(), Some("ab"));
         let error = utf8(c"a\xff", "the name").err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("invalid input: the name is UTF-8, which \"a\\xff\" is not"));
+        assert_eq!(error.as_deref(), Some("invalid input: the name must be UTF-8, is \"a\\xff\""));
     }
 }

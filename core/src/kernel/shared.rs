@@ -40,6 +40,10 @@ impl SharedWeights {
         if let Some(found) = find(&entries) {
             return Ok(found);
         }
+        // Other variants replace weights that no interpreter uses any more.
+        if entries.len() == entries.capacity() {
+            entries.retain(|_, weights| weights.strong_count() > 0);
+        }
         let weak: Weak<T> = Arc::downgrade(&made);
         entries.insert(key, weak);
         Ok(made)

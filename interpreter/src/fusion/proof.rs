@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use delegraph_core::error::{Error, Result};
+use delegraph_core::error::{Error, Result, counted};
 use delegraph_core::kernel::RuntimeTensor;
 use delegraph_core::{Model, OpResolver, TensorType};
 
@@ -110,7 +110,15 @@ impl Comparison {
         check_operands(a.model(), &**resolver)?;
         let b = build(fused).map_err(of_fused)?;
         if (a.input_count(), a.output_count()) != (b.input_count(), b.output_count()) {
-            return Err(Error::State("the models do not have the same inputs and outputs".into()));
+            let numbers = |model: &Interpreter| {
+                let (inputs, outputs) = (model.input_count(), model.output_count());
+                format!("{} and {}", counted(inputs, "input"), counted(outputs, "output"))
+            };
+            return Err(Error::State(format!(
+                "the original model has {}, the rewritten one {}",
+                numbers(&a),
+                numbers(&b)
+            )));
         }
         let invocations = invocations([&**original, &**fused]);
         Ok(Comparison { original: a, fused: b, invocations, added: Reset::of_added(original, fused) })
@@ -270,6 +278,9 @@ fn values(tensor: &RuntimeTensor) -> Option<Vec<f64>> {
         TensorType::Float64 => bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
         TensorType::Float16 => {
             bytes.as_chunks::<2>().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f64()).collect()
+        }
+        TensorType::BFloat16 => {
+            bytes.as_chunks::<2>().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f64()).collect()
         }
         TensorType::Int8 => bytes.iter().map(|&b| f64::from(b.cast_signed())).collect(),
         TensorType::UInt8 => bytes.iter().map(|&b| f64::from(b)).collect(),

@@ -81,8 +81,8 @@ impl Interpreter {
             };
             Error::InvalidInput(format!("no signature \"{key}\"; {has}"))
         })?;
+        self.engine.create(signature.subgraph())?;
         self.entry = signature.subgraph();
-        self.engine.create(self.entry)?;
         Ok(signature)
     }
 
@@ -318,11 +318,16 @@ impl Interpreter {
     /// Inputs and outputs whose size changes are no longer bound to a buffer; the buffer is dropped.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] if there is no such input, or the model fixes the dimensions that would change.
+    /// [`Error::InvalidInput`] if there is no such input, it is a constant, or the model fixes the dimensions that would
+    /// change.
     pub fn resize_input(&mut self, i: usize, shape: &[usize]) -> Result<()> {
         let id = self.input_id(i)?;
         let file = self.engine.model.subgraphs()[self.entry].tensor(id);
-        if file.shape().dims() != shape && (file.is_constant() || !file.accepts(shape)) {
+        if file.shape().dims() != shape && file.is_constant() {
+            let text = format!("input {i} (\"{}\") is constant and cannot be resized", file.name());
+            return Err(Error::InvalidInput(text));
+        }
+        if file.shape().dims() != shape && !file.accepts(shape) {
             let dims =
                 file.shape_signature().into_iter().flatten().map(|d| d.map_or("?".into(), |d| d.to_string()));
             let dims = dims.collect::<Vec<_>>().join(", ");

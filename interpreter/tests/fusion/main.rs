@@ -61,6 +61,29 @@ fn loops_of_three_frameworks_become_one_op() {
     }
 }
 
+/// Keras returns the output of the last step or of all steps, and the two states.
+#[test]
+fn three_results_of_keras() {
+    for absent in [0, 1] {
+        let mut draft = layer(Framework::Keras, false).model().into_draft();
+        let main = &mut draft.subgraphs[0];
+        let is_composite = |node: &&mut Node| *node.op() == Op::Builtin(BuiltinOp::STABLEHLO_COMPOSITE);
+        let composite = main.nodes_mut().iter_mut().find(is_composite).unwrap();
+        let unused = composite.outputs_mut().remove(absent);
+        // The fused op does not return the cell state.
+        let results = composite.outputs()[..2].to_vec();
+        main.nodes_mut().retain(|node| !node.inputs().contains(&Some(unused)));
+        *main.outputs_mut() = results;
+        let body = draft.subgraphs.iter_mut().find(|graph| graph.name() == "body").unwrap();
+        body.outputs_mut().remove(absent);
+        let model = draft.verify().unwrap();
+        let fused = Pipeline::new().run(&model).unwrap();
+        assert_eq!(fused.report.unchanged, [], "{absent}");
+        assert!(ops(&fused.model).contains(&"UNIDIRECTIONAL_SEQUENCE_LSTM".to_owned()), "{absent}");
+        assert!(differences(&model, &fused.model) < 1e-5, "{absent}");
+    }
+}
+
 #[test]
 fn where_it_is_asked_for_the_op_is_in_the_graph_itself() {
     let model = layer(Framework::Keras, false).model();

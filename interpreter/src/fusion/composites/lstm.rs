@@ -110,13 +110,13 @@ impl Lstm {
     fn plan(&self, call: &Call, graph: &Rewriter<'_>) -> Result<Plan> {
         let attributes = call.attributes()?;
         let (operands, results) = (call.node.inputs().len(), call.node.outputs().len());
+        let rank = call.node.outputs().first().and_then(|t| graph.shape(*t)).map(|s| s.rank());
+        let first = if rank == Some(2) { Role::Last } else { Role::All };
         let roles = match (results, self.layout) {
             (4, LstmLayout::Keras) => vec![Role::Last, Role::All, Role::Last, Role::Cell],
+            (3, LstmLayout::Keras) => vec![first, Role::Last, Role::Cell],
             (3, _) => vec![Role::All, Role::Last, Role::Cell],
-            _ => {
-                let rank = call.node.outputs().first().and_then(|t| graph.shape(*t)).map(|s| s.rank());
-                vec![if rank == Some(2) { Role::Last } else { Role::All }]
-            }
+            _ => vec![first],
         };
         Ok(match self.layout {
             LstmLayout::Keras => {
@@ -247,11 +247,13 @@ impl CompositeFusion for Lstm {
         if attributes.get_or("go_backwards", false)?
             || attributes.get_or("direction", "forward")? == "reverse"
         {
-            return Outcome::unchanged("no fused op goes backward in time alone");
+            return Outcome::unchanged(
+                "it runs backward in time only; fused ops run forward or in both directions",
+            );
         }
         let x = call.argument(0, "x")?;
-        if !graph.is_float(x) {
-            return Outcome::unchanged("its input is not FLOAT32");
+        if let Some(ty) = graph.ty(x).filter(|ty| *ty != TensorType::Float32) {
+            return Outcome::unchanged(format!("its input is {ty}; only FLOAT32 is fused"));
         }
         for &state in &plan.states {
             let zero = call.operand(state).is_some_and(|id| is_zero(graph, id, 0));
