@@ -31,7 +31,9 @@ impl Shader for Spec {
     fn kernel(&self, caps: &Caps) -> Result<Kernel, ShaderError> {
         if elements(NAME, &[self.rows, self.depth])? == 0 || self.depth > u16::MAX.into() {
             let (rows, depth) = (self.rows, self.depth);
-            let why = format!("{rows} rows of {depth} elements; rows of 1 to 65535 elements are supported");
+            let why = format!(
+                "shape [{rows}, {depth}]; only rows of 1 to 65535 elements are supported, at least one"
+            );
             return Err(ShaderError::invalid(NAME, why));
         }
         let split = RowSplit::new(caps, self.depth);

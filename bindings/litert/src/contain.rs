@@ -12,6 +12,8 @@ pub(crate) fn contain<T, E: std::fmt::Display>(f: impl FnOnce() -> Result<T, E>)
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            // Dropping a payload may panic.
+            std::mem::forget(panic);
             Err(format!("it panicked: {text}"))
         }
     }

@@ -114,7 +114,7 @@ impl Problem {
             model: Arc::new(model),
             signature: None,
             steps: (0..case.steps.max(2)).map(step).collect(),
-            undemanded: undemanded.join(", "),
+            undemanded: undemanded.join(" or "),
             halves: arithmetic == Arithmetic::GpuHalves,
             op: Op::Builtin(case.op),
             version,

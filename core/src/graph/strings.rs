@@ -34,7 +34,7 @@ impl<'a> Strings<'a> {
             let offset = word(bytes, i.saturating_add(1));
             if offset.is_none() || offset < previous || offset > Some(bytes.len()) {
                 return Err(StringsError(format!(
-                    "offset {i} of its strings is outside its buffer of {} or out of order",
+                    "offset {i} of its strings is out of order or outside the texts in its buffer of {}",
                     counted(bytes.len(), "byte")
                 )));
             }
@@ -162,9 +162,9 @@ mod tests {
         };
         assert!(Strings::parse(&good[..3]).unwrap_err().to_string().contains("does not start"));
         assert!(damaged(3, 0x80).contains("does not start"));
-        assert!(damaged(0, 2).contains("offset 0 of its strings is outside"));
-        assert!(damaged(4, 11).contains("offset 0 of its strings is outside"));
-        assert!(damaged(8, 15).contains("offset 1 of its strings is outside"));
-        assert!(damaged(8, 11).contains("offset 1 of its strings is outside"));
+        assert!(damaged(0, 2).contains("offset 0 of its strings is out of order"));
+        assert!(damaged(4, 11).contains("offset 0 of its strings is out of order"));
+        assert!(damaged(8, 15).contains("offset 1 of its strings is out of order"));
+        assert!(damaged(8, 11).contains("offset 1 of its strings is out of order"));
     }
 }

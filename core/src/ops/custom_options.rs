@@ -43,7 +43,7 @@ impl<'a> Options<'a> {
     /// # Errors
     /// The option is not a number, not whole, below 0 or above `i32::MAX`.
     pub fn size(&self, name: &str) -> Result<usize> {
-        size(name, self.number(name)?.unwrap_or(0.0))
+        size(&format!("the option {name}"), self.number(name)?.unwrap_or(0.0))
     }
 
     /// Returns the sizes or indices of this name; empty if the option is missing.
@@ -58,7 +58,7 @@ impl<'a> Options<'a> {
         };
         let list: Vec<f64> =
             list.ok_or_else(|| invalid(format!("the option {name} is not a list of numbers")))?;
-        list.into_iter().map(|v| size(name, v)).collect()
+        list.into_iter().map(|v| size(&format!("an element of the option {name}"), v)).collect()
     }
 
     /// Returns the text of this name; `None` if there is none, or if the option is not a text.
@@ -81,12 +81,12 @@ fn number(value: &Value<'_>) -> Option<f64> {
     }
 }
 
-fn size(name: &str, value: f64) -> Result<usize> {
+fn size(what: &str, value: f64) -> Result<usize> {
     if value.fract() == 0.0 && (0.0..=f64::from(i32::MAX)).contains(&value) {
         return Ok(value as usize);
     }
     let high = i32::MAX;
-    Err(invalid(format!("the option {name} is {value}, wanted a whole number from 0 to {high}")))
+    Err(invalid(format!("{what} is {value}, wanted a whole number from 0 to {high}")))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! `TransformLandmarks`, which maps landmarks out of a crop.
 
 use super::custom_options::Options;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 
 /// Params of `Landmarks2TransformMatrix`: the position of a crop around landmarks of three coordinates.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,8 @@ impl CropParams {
         let (subset, size) = if version == 1 {
             let dimensions = options.size("dimensions")?;
             if dimensions != 3 {
-                return Err(invalid(format!("landmarks of {dimensions} coordinates; only 3 are supported")));
+                let found = counted(dimensions, "coordinate");
+                return Err(invalid(format!("landmarks of {found}; only 3 are supported")));
             }
             let size = CropSize::Relative {
                 range: size("landmarks_range")?,

@@ -43,7 +43,7 @@ impl MaxPoolingParams {
             3 => Activation::Relu6,
             other => {
                 return Err(Error::Unsupported(format!(
-                    "activation {other}; only 0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1), 3 (RELU6) are supported"
+                    "activation {other}; only 0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1) and 3 (RELU6) are supported"
                 )));
             }
         };

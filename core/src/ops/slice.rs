@@ -242,7 +242,7 @@ fn single(size: usize, begin: Option<i64>, stride: i64) -> Result<SliceRange, In
         let index = begin.map_or_else(|| "(masked)".to_owned(), |i| i.to_string());
         return Err(InferError::new(format!(
             "index {index} with stride {stride} along a dimension of {size}; \
-             only indices inside it with a positive stride are supported"
+             only indices below {size} with a positive stride are supported"
         )));
     }
     Ok(SliceRange { count: 1, ..range })

@@ -40,6 +40,7 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
             let shape: Shape = rows.iter().chain(&[count]).copied().collect();
             Ok(smallvec![Inferred::known(input.ty, shape.clone()), Inferred::known(indices, shape)])
         }
+        None => Err(InferError::new("the input must have at least rank 1, got []")),
         _ => Err(InferError::new(format!(
             "{count} elements of each row of {}; the last dimension must have at least {count}",
             input.shape

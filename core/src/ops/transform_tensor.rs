@@ -2,6 +2,7 @@
 
 use super::custom_options::Options;
 use crate::error::{Error, Result};
+use crate::types::short_name;
 
 /// Params of `TransformTensorBilinear`.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +27,8 @@ impl TransformTensorParams {
         } else {
             if let Some(mode) = options.text("mode").filter(|mode| *mode != "bilinear") {
                 return Err(Error::Unsupported(format!(
-                    "interpolation \"{mode}\"; only \"bilinear\" is supported"
+                    "interpolation \"{}\"; only \"bilinear\" is supported",
+                    short_name(mode)
                 )));
             }
             let size = options.sizes("output_size")?;

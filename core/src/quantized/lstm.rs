@@ -2,7 +2,7 @@
 //! states and gates 16. A gate's two matrix products are added with 8 bits if the file has the scales of all twelve
 //! intermediate values, else with 16 bits.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 use crate::ops::lstm::inputs::{CELL, INPUT};
 use crate::quantized::fixed_point::Multiplier;
 
@@ -97,8 +97,9 @@ impl Cell {
         }
         if parts.peephole && outputs > cells {
             return Err(Error::Unsupported(format!(
-                "peepholes with {outputs} outputs and {cells} cells; \
-                 at most as many outputs as cells are supported"
+                "peepholes with {} and {}; at most as many outputs as cells are supported",
+                counted(outputs, "output"),
+                counted(cells, "cell")
             )));
         }
         let (hidden_scale, hidden_zero) = if narrow { (2f32.powi(-15), 0) } else { scales.between(4)? };

@@ -246,7 +246,7 @@ impl Unit {
         }
         if multiplier > f64::from(i32::MAX) {
             return Err(Error::Unsupported(format!(
-                "input scale {scale}; at most {:.2} is supported",
+                "input scale {scale}; only scales below {:.2} are supported",
                 f64::from(i32::MAX) / 12288.0
             )));
         }

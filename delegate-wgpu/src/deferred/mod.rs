@@ -62,7 +62,7 @@ impl Trial {
             self.bytes = self.bytes.saturating_add(data.len());
             if self.bytes > MAX_TRIED_BYTES {
                 return Err(unsupported(format!(
-                    "input {i} (\"{}\") is computed; with it, computed inputs of the graph have {} bytes; \
+                    "input {i} (\"{}\") is computed; with it, the computed inputs that were tried have {} bytes; \
                     at most {MAX_TRIED_BYTES} bytes are supported",
                     tensor.name(),
                     self.bytes

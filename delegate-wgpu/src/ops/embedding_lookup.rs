@@ -65,8 +65,8 @@ fn packed(cx: &mut Lowering<'_, '_, '_>, bits: u32) -> Result<(), Rejection> {
         Some(Quantization::Affine(affine)) if !affine.scales.is_empty() => affine,
         _ => {
             return Err(unsupported(
-                "a table without scales; \
-                only tables with a scale per tensor or per row are supported",
+                "a table with neither a scale per tensor nor one per row; \
+                only tables with one of these are supported",
             ));
         }
     };

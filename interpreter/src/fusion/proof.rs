@@ -19,8 +19,8 @@ pub struct Difference {
     pub output: String,
     /// The largest difference, in real values or, for quantized outputs, in steps.
     pub greatest: f64,
-    /// The allowed difference: for floats `1e-5 + 1e-4 · max|value|` (float16: `5e-3 · max|value|`), for quantized
-    /// values one step, otherwise 0.
+    /// The allowed difference: for floats `1e-5 + 1e-4 · max|value|` (float16 and bfloat16: `5e-3 · max|value|`),
+    /// for quantized values one step, otherwise 0.
     pub allowed: f64,
 }
 

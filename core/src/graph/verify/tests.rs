@@ -220,7 +220,7 @@ fn tensors_are_checked() {
     check(|t| t.ty = TensorType::Resource, "a RESOURCE tensor cannot have constant data");
     check(
         |t| t.ty = TensorType::String,
-        "offset 0 of its strings is outside its buffer of 8 bytes or out of order",
+        "offset 0 of its strings is out of order or outside the texts in its buffer of 8 bytes",
     );
     let sparse = |t: &mut Tensor| {
         let levels = vec![Level::csr(&[0, 1], &[1])];

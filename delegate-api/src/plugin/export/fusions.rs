@@ -104,7 +104,7 @@ impl Exported {
         // SAFETY: this function's condition.
         let result = unsafe { read(result) };
         let result =
-            result.ok_or_else(|| Error::State("`result` is null or misaligned, or has no size".into()))?;
+            result.ok_or_else(|| Error::State("`result` is null, misaligned or too small".into()))?;
         let FusionResult { model, changes, unchanged } = self.source.rewrite(fusion, model)?;
         // SAFETY: functions of the application, with bytes and text valid during the calls.
         unsafe {

@@ -136,7 +136,11 @@ pub(super) fn ask<T>(
     let text = match catch_unwind(AssertUnwindSafe(|| f(scope))) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(text)) => text,
-        Err(_) => "it caused a panic".to_owned(),
+        Err(panic) => {
+            // Dropping a payload may panic.
+            std::mem::forget(panic);
+            "it caused a panic".to_owned()
+        }
     };
     if let Ok(mut misuse) = frame.misuse.try_borrow_mut() {
         misuse.get_or_insert_with(|| format!("{function}: {text}"));

@@ -1,7 +1,7 @@
 //! The functions that plugins call.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::panic::catch_unwind;
+use std::panic::{UnwindSafe, catch_unwind};
 
 use delegraph_core::ModelBytes;
 use delegraph_core::flex::{Map, Value};
@@ -59,7 +59,7 @@ unsafe extern "C" fn log_level() -> i32 {
 unsafe extern "C" fn log_text(level: i32, target: DelegraphText, text: DelegraphText) {
     let level = usize::try_from(level.saturating_sub(1)).ok().and_then(|i| LEVELS.get(i));
     // The application's logger may panic.
-    let _ = catch_unwind(|| {
+    contained(|| {
         // SAFETY: the plugin guarantees the length of the text.
         let (target, text) = unsafe { (text_of(target), text_of(text)) };
         let target = if target.is_empty() { "delegraph::plugin" } else { &target };
@@ -67,11 +67,19 @@ unsafe extern "C" fn log_text(level: i32, target: DelegraphText, text: Delegraph
     });
 }
 
+/// Calls `f`, which may panic.
+fn contained(f: impl FnOnce() + UnwindSafe) {
+    if let Err(panic) = catch_unwind(f) {
+        // Dropping a payload may panic.
+        std::mem::forget(panic);
+    }
+}
+
 /// Returns the graph of a call, if it has one.
 fn graph_of<'c, 'g>(scope: Scope<'c, 'g>) -> Result<&'c HostGraph<'g>, String> {
     match scope {
         Scope::Prepare(graph, _) | Scope::CreateKernel(graph) => Ok(graph),
-        _ => Err("it must not be called while a kernel prepares or runs".into()),
+        _ => Err("it may be called only in `prepare` and `create_kernel` of a delegate".into()),
     }
 }
 
@@ -130,7 +138,7 @@ unsafe extern "C" fn graph(context: DelegraphContext, out: *mut DelegraphGraph) 
 unsafe extern "C" fn release_model(owner: *mut c_void) {
     if !owner.is_null() {
         // SAFETY: `owner` was returned by `model`, and is released once.
-        let _ = catch_unwind(|| drop(unsafe { Box::from_raw(owner.cast::<ModelBytes>()) }));
+        contained(|| drop(unsafe { Box::from_raw(owner.cast::<ModelBytes>()) }));
     }
 }
 

@@ -391,7 +391,10 @@ fn invalid_calls_are_errors_regardless_of_the_status() {
         // SAFETY: as above.
         unsafe { host.graph.unwrap()(cx, std::ptr::null_mut()) }
     };
-    check(Plugin { invoke: graph, ..GOOD }, "graph: it must not be called while a kernel prepares or runs");
+    check(
+        Plugin { invoke: graph, ..GOOD },
+        "graph: it may be called only in `prepare` and `create_kernel` of a delegate",
+    );
     let resize: Script = |host, cx| {
         let mut data = std::ptr::null_mut();
         // SAFETY: as above.

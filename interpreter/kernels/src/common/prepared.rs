@@ -125,6 +125,7 @@ pub(crate) fn check_same_quantization(a: TensorView<'_>, b: TensorView<'_>) -> R
     }
     let found = |tensor: TensorView<'_>| match tensor.scale_zero_point() {
         Ok((scale, zero_point)) => format!("{scale} and {zero_point}"),
+        Err(_) if tensor.quantization().is_some() => "not per tensor".into(),
         Err(_) => "none".into(),
     };
     Err(Error::Unsupported(format!(

@@ -28,8 +28,8 @@ pub(super) fn add(cx: &mut PrepareContext<'_>, activation: Activation, pot_scale
     if scaled.output.shift > 0 {
         let ([a, b], to) = steps(cx)?;
         return Err(Error::Unsupported(format!(
-            "output scale {}, which is below the resolution of the fixed-point sum of inputs with scales {} \
-             and {}",
+            "output scale {}, which is not above the resolution of the fixed-point sum of inputs with scales \
+             {} and {}",
             to.scale, a.scale, b.scale
         )));
     }

@@ -8,6 +8,7 @@ use delegraph_core::graph::Node;
 use delegraph_core::ops::Params;
 use delegraph_core::ops::softmax::SoftmaxParams;
 use delegraph_core::ops::unary::GeluParams;
+use delegraph_core::types::short_name;
 
 use crate::fusion::composite::{Call, CompositeFusion, Outcome};
 use crate::fusion::rewriter::Rewriter;
@@ -54,8 +55,9 @@ fn approximate(call: &Call) -> Result<bool> {
         Ok(Some(other)) => {
             let (name, version) = (&call.name, call.version);
             Err(Error::InvalidNode(format!(
-                "composite \"{name}\" version {version}: the attribute approximate is \"{other}\"; \
-                 only \"tanh\", \"none\" and booleans are supported"
+                "composite \"{name}\" version {version}: the attribute approximate is \"{}\"; \
+                 only \"tanh\", \"none\" and booleans are supported",
+                short_name(other)
             )))
         }
         Err(_) => attributes.get("approximate"),
@@ -127,10 +129,13 @@ impl CompositeFusion for Softmax {
         let axis = attributes.get_or::<i64>("axis", -1)?;
         let beta = attributes.get_or::<f32>("beta", 1.0)?;
         let rank = graph.shape(call.argument(0, "x")?).map(|s| s.rank() as i64);
-        if axis != -1 && Some(axis + 1) != rank {
-            return Outcome::unchanged(format!(
-                "its axis is {axis}; SOFTMAX supports the last dimension only"
-            ));
+        if axis != -1 {
+            let Some(rank) = rank else { return Outcome::unchanged("a shape depends on data") };
+            if axis + 1 != rank {
+                return Outcome::unchanged(format!(
+                    "its axis is {axis}; SOFTMAX supports the last dimension only"
+                ));
+            }
         }
         put(call, graph, BuiltinOp::SOFTMAX, SoftmaxParams::default().beta(beta))
     }

@@ -48,7 +48,7 @@ impl CompositeFusion for Attention {
             if q[0] != k[0] || q[3] != k[3] || groups == 0 || heads % groups != 0 {
                 let message = format!(
                     "must be [batch, keys, groups, width] for queries [batch, queries, heads, width], where \
-                     groups divides heads; are {k} for queries {q}"
+                     groups divides heads, is {k} for queries {q}"
                 );
                 return Err(call.wrong(1, "the keys", &message));
             }

@@ -56,8 +56,8 @@ impl Lstm {
 pub enum LstmLayout {
     /// Keras: `x [batch, time, features]`, then per direction `h`, `c` `[batch, cells]`, `kernel [features, 4 ·
     /// cells]`, `recurrent_kernel [cells, 4 · cells]`, `bias [4 · cells]`; gates input, forget, cell, output.
-    /// Attributes `time_major`, `go_backwards`. Results: all outputs, or the last; or all outputs, `h`, `c`; or the
-    /// last output, all outputs, `h`, `c`.
+    /// Attributes `time_major`, `go_backwards`. Results: all outputs, or the last; or one of these, `h`, `c`; or
+    /// the last output, all outputs, `h`, `c`.
     Keras,
     /// ONNX: `X [time, batch, features]`, `W [directions, 4 · cells, features]`, `R [directions, 4 · cells, cells]`, `B
     /// [directions, 8 · cells]`, then optionally `initial_h`, `initial_c` `[directions, batch, cells]`; gates input,
@@ -248,7 +248,7 @@ impl CompositeFusion for Lstm {
             || attributes.get_or("direction", "forward")? == "reverse"
         {
             return Outcome::unchanged(
-                "it runs backward in time only; fused ops run forward or in both directions",
+                "an attribute reverses time; fused ops run forward or in both directions",
             );
         }
         let x = call.argument(0, "x")?;

@@ -184,7 +184,7 @@ impl ConvPlan {
     ) -> Result<()> {
         let planned = self.tiling.extent();
         if (*filter, reading) != (self.filter, self.reading) {
-            return Err(ComputeError::Range { what: "plan" });
+            return Err(ComputeError::Range { what: "plan: it is that of another product" });
         }
         extent(planned.rows, planned.segments, planned.patch_len).check(planned)
     }

@@ -87,7 +87,11 @@ impl Extent {
     /// Fails if any size differs.
     #[inline]
     pub(crate) fn check(&self, planned: &Self) -> Result<()> {
-        if self == planned { Ok(()) } else { Err(ComputeError::Range { what: "plan" }) }
+        if self == planned {
+            Ok(())
+        } else {
+            Err(ComputeError::Range { what: "plan: it is that of another product" })
+        }
     }
 }
 

@@ -192,7 +192,7 @@ pub fn stack<T: Copy, F: Fold<T>>(
     }
     let end = (rows - 1).checked_mul(stride).and_then(|last| last.checked_add(out.len()));
     if end.is_none_or(|end| end > input.len()) {
-        return Err(ComputeError::Range { what: "row" });
+        return Err(ComputeError::Range { what: "row: it ends beyond the input" });
     }
     dispatch(isa, StackTask { input, rows, stride, out, f });
     Ok(())

@@ -280,7 +280,7 @@ impl<T: Interpolate> Bilinear<T> {
                 T::SIXTEENTHS && rows.iter().chain(columns.iter()).all(|t| t.sixteenths.is_some());
             return Ok(Self { from, channels, rows, columns, sixteenths });
         }
-        Err(ComputeError::Range { what: "tap" })
+        Err(ComputeError::Range { what: "tap: it is outside the input" })
     }
 
     /// Resizes all images of `input` `[batch, height, width, channels]`.
