@@ -55,7 +55,10 @@ fn demo() -> Result<()> {
         }
         Err(error) => println!("GPU  left out: {error}"),
     }
-    println!("CPU  {} threads, {}\n", threads, std::env::consts::ARCH);
+    println!("CPU  {} threads, {}", threads, std::env::consts::ARCH);
+    println!(
+        "times of `make demo`: only the CPU's kernels are optimized; a release build loads, prepares and submits faster\n"
+    );
 
     let mut verdict = Verdict::default();
     let photo_path = std::env::args_os().nth(1).map_or_else(|| fetched("astronaut.png"), PathBuf::from);
