@@ -30,6 +30,11 @@ pub fn counted(n: impl fmt::Display, noun: &str) -> String {
     }
 }
 
+/// Returns the message for an index or name that does not exist: `tensor 9 does not exist; the subgraph has 5 tensors`.
+pub fn absent(what: &str, index: impl fmt::Display, owner: &str, count: usize) -> String {
+    format!("{what} {index} does not exist; {owner} has {}", counted(count, what))
+}
+
 /// An error of any type, as the source of an [`Error`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use delegraph::core::Error;
+use delegraph::core::error::absent;
 use delegraph::core::kernel::ALIGNMENT;
 
 use crate::abi::Delegate;
@@ -127,7 +128,7 @@ pub(crate) unsafe extern "C" fn TfLiteInterpreterGetBufferHandle(
         it.try_with(function, |state| {
             let count = state.model.subgraph(0).map_or(0, |graph| graph.tensors().len());
             if usize::try_from(tensor).is_err() || usize::try_from(tensor).is_ok_and(|index| index >= count) {
-                return Err(Error::InvalidInput(format!("there is no tensor {tensor}; there are {count}")));
+                return Err(Error::InvalidInput(absent("tensor", tensor, "the model", count)));
             }
             let (found, of) = state
                 .buffer(tensor)

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-use delegraph::core::error::Result;
+use delegraph::core::error::{Result, absent};
 use delegraph::core::{Error, TensorId};
 use delegraph::interpreter::CancellationToken;
 use delegraph_ffi::handle::Table;
@@ -392,7 +392,7 @@ fn numbered(function: &str, it: &Interpreter, what: &str, list: &[c_int], index:
         Some(index) => it.tensor(function, 0, index),
         None => {
             let count = list.len();
-            it.reporter.report(&format!("{function}: there is no {what} {index}; the model has {count}"));
+            it.reporter.report(&format!("{function}: {}", absent(what, index, "the model", count)));
             std::ptr::null_mut()
         }
     }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::{Arc, Weak};
 
-use delegraph::core::error::Result;
+use delegraph::core::error::{Result, absent};
 use delegraph::core::{Error, TensorId};
 use delegraph_ffi::handle::Table;
 
@@ -52,7 +52,8 @@ impl Runner {
         };
         let signature = key.to_str().ok().and_then(|key| model.signature(key));
         let count = model.signatures().len();
-        let missing = || Error::InvalidInput(format!("there is no signature {key:?}; the model has {count}"));
+        let missing =
+            || Error::InvalidInput(absent("signature", format_args!("{key:?}"), "the model", count));
         let signature = signature.ok_or_else(missing)?;
         // TensorFlow Lite has the names in alphabetical order.
         let named = |list: &[(String, TensorId)]| {
@@ -235,7 +236,7 @@ fn find(what: &str, list: &[Named], name: Option<&CStr>) -> Result<TensorId> {
         let asked = name.map_or_else(|| "with a null name".to_owned(), |name| format!("{name:?}"));
         let names: Vec<String> = list.iter().map(|named| format!("{:?}", named.name)).collect();
         let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        Error::InvalidInput(format!("there is no {what} {asked}; the signature has {has}"))
+        Error::InvalidInput(format!("{what} {asked} does not exist; the signature has {has}"))
     })
 }
 

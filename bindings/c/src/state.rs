@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, PoisonError};
 
 use delegraph::core::TensorId;
-use delegraph::core::error::{Error, Result};
+use delegraph::core::error::{Error, Result, absent};
 use delegraph::core::graph::Subgraph;
 use delegraph::core::kernel::Placement;
 use delegraph::delegate_api::PartitionOptions;
@@ -126,8 +126,7 @@ impl State {
 
     fn graph(&self, subgraph: usize) -> Result<&Subgraph> {
         let count = self.model.subgraphs().len();
-        let missing =
-            || Error::InvalidInput(format!("there is no subgraph {subgraph}; the model has {count}"));
+        let missing = || Error::InvalidInput(absent("subgraph", subgraph, "the model", count));
         self.model.subgraph(subgraph).ok_or_else(missing)
     }
 
@@ -138,9 +137,9 @@ impl State {
     pub(crate) fn tensor(&mut self, handle: usize, subgraph: usize, index: usize) -> Result<*mut Tensor> {
         let tensors = self.graph(subgraph)?.tensors();
         let count = tensors.len();
-        let file = tensors.get(index).ok_or_else(|| {
-            Error::InvalidInput(format!("there is no tensor {index}; the subgraph has {count}"))
-        })?;
+        let file = tensors
+            .get(index)
+            .ok_or_else(|| Error::InvalidInput(absent("tensor", index, "the subgraph", count)))?;
         if let Some(place) = self.graphs[subgraph].places.get(index).copied().flatten() {
             return Ok(self.graphs[subgraph].mirrors[place].1.pointer());
         }
@@ -250,7 +249,7 @@ impl State {
         let graph = self.graph(subgraph)?;
         let id = usize::try_from(input).ok().and_then(|input| graph.inputs().get(input)).copied();
         let count = graph.inputs().len();
-        let missing = || Error::InvalidInput(format!("there is no input {input}; the subgraph has {count}"));
+        let missing = || Error::InvalidInput(absent("input", input, "the subgraph", count));
         let id = id.ok_or_else(missing)?;
         if strict {
             check_strict(graph.tensor(id), shape)?;
@@ -469,7 +468,7 @@ impl State {
         let graph = self.graph(0)?;
         let count = graph.tensors().len();
         let id = usize::try_from(index).ok().filter(|index| *index < count).map(TensorId);
-        let missing = || Error::InvalidInput(format!("there is no tensor {index}; the subgraph has {count}"));
+        let missing = || Error::InvalidInput(absent("tensor", index, "the subgraph", count));
         let id = id.ok_or_else(missing)?;
         let output = graph.outputs().iter().position(|output| *output == id);
         if let Some(buffer) = self.buffer(index) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use delegraph::BuiltinOpResolver;
 use delegraph::core::ModelBytes;
+use delegraph::core::error::absent;
 use delegraph::core::resolver::check_resolved;
 use delegraph::documents;
 use delegraph_ffi::contain;
@@ -183,9 +184,9 @@ pub unsafe extern "C" fn dg_model_signature_key(
         let out = unsafe { Out::new(key, std::ptr::null_mut()) }?;
         let model = self::model(model)?;
         let signatures = model.model.signatures();
-        let signature = signatures.get(index).ok_or_else(|| {
-            Failure::argument(format!("there is no signature {index}; the model has {}", signatures.len()))
-        })?;
+        let signature = signatures
+            .get(index)
+            .ok_or_else(|| Failure::argument(absent("signature", index, "the model", signatures.len())))?;
         out.set(give(signature.key().as_bytes()));
         Ok(())
     })

@@ -221,8 +221,8 @@ pub extern "C" fn dg_options_set_policy(options: *mut dg_options, policy: dg_pol
             DG_POLICY_REQUIRE => Policy::Require,
             DG_POLICY_REPORT => Policy::Report,
             _ => {
-                let known = "DG_POLICY_PREFER, DG_POLICY_REQUIRE and DG_POLICY_REPORT are supported";
-                return Err(Failure::argument(format!("there is no policy {policy}; {known}")));
+                let known = "DG_POLICY_PREFER, DG_POLICY_REQUIRE and DG_POLICY_REPORT";
+                return Err(Failure::argument(format!("policy {policy}; only {known} are supported")));
             }
         };
         Ok(())

@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 
 use delegraph::core::Op;
+use delegraph::core::error::absent;
 use delegraph::delegate_api::{NodeReport, Report, Runner};
 use delegraph::documents::{self, Runners, understated};
 
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn dg_interpreter_report(
 
 fn node_of(report: &Report, node: usize) -> Result<&NodeReport, Failure> {
     let count = report.nodes.len();
-    let missing = || Failure::argument(format!("there is no node {node}; the subgraph has {count}"));
+    let missing = || Failure::argument(absent("node", node, "the subgraph", count));
     report.nodes.get(node).ok_or_else(missing)
 }
 
@@ -195,8 +196,7 @@ pub unsafe extern "C" fn dg_interpreter_rejection(
         let report = prepared(state)?;
         let line = node_of(report, node)?;
         let count = line.rejections.len();
-        let missing =
-            || Failure::argument(format!("there is no rejection {rejection}; node {node} has {count}"));
+        let missing = || Failure::argument(absent("rejection", rejection, &format!("node {node}"), count));
         let (number, why) = line.rejections.get(rejection).ok_or_else(missing)?;
         let name = report.delegates.get(*number).map_or("", String::as_str);
         // SAFETY: the interface requires null or valid pointers for the results.
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn dg_interpreter_delegate(
         session(interpreter)?.with(|state| {
             let delegates = &prepared(state)?.delegates;
             let count = delegates.len();
-            let missing = || Failure::argument(format!("there is no delegate {delegate}; there are {count}"));
+            let missing = || Failure::argument(absent("delegate", delegate, "the interpreter", count));
             out.set(give(delegates.get(delegate).ok_or_else(missing)?.as_bytes()));
             Ok(())
         })
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn dg_interpreter_failure(
     with(interpreter, |state| {
         let failures = &prepared(state)?.failures;
         let count = failures.len();
-        let missing = || Failure::argument(format!("there is no failure {failure}; there are {count}"));
+        let missing = || Failure::argument(absent("failure", failure, "the interpreter", count));
         let line = failures.get(failure).ok_or_else(missing)?;
         // SAFETY: the interface requires null or valid pointers for the results.
         unsafe { set_texts([delegate, message], [&line.delegate, &line.message]) }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use delegraph::Interpreter;
-use delegraph::core::error::Result;
+use delegraph::core::error::{Result, absent};
 use delegraph::core::{Error, Subgraph};
 use delegraph::delegate_api::BufferHandle;
 
@@ -79,7 +79,7 @@ impl State {
 
     fn missing(&self, index: usize) -> Error {
         let count = self.interpreter.model().subgraphs().len();
-        Error::InvalidInput(format!("there is no subgraph {index}; the model has {count}"))
+        Error::InvalidInput(absent("subgraph", index, "the model", count))
     }
 
     /// Runs the selected subgraph.

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
+use delegraph::core::error::absent;
 use delegraph::core::kernel::RuntimeTensor;
 use delegraph::core::{TensorId, TensorType};
 use delegraph_ffi::contain;
@@ -137,9 +138,7 @@ fn id(state: &State, side: dg_side, index: usize) -> Result<TensorId, Failure> {
         _ => return Err(Failure::argument(format!("side {side} is neither DG_INPUT nor DG_OUTPUT"))),
     };
     let count = ids.len();
-    ids.get(index)
-        .copied()
-        .ok_or_else(|| Failure::argument(format!("there is no {what} {index}; the model has {count}")))
+    ids.get(index).copied().ok_or_else(|| Failure::argument(absent(what, index, "the subgraph", count)))
 }
 
 fn tensor(state: &State, side: dg_side, index: usize) -> Result<&RuntimeTensor, Failure> {
@@ -521,9 +520,7 @@ pub unsafe extern "C" fn dg_interpreter_read_string(
             let strings = tensor.strings()?;
             let count = strings.len();
             if element >= count {
-                return Err(Failure::argument(format!(
-                    "there is no string {element}; the tensor has {count}"
-                )));
+                return Err(Failure::argument(absent("string", element, "the tensor", count)));
             }
             let string = strings.get(element);
             if let Some(length) = length {

@@ -103,7 +103,7 @@ fn signatures_are_selected_and_inputs_resized() {
         let (status, error) = made(null_mut(), |out| dg_model_signature_key(model, 2, out)).unwrap_err();
         assert_eq!(
             (status, error.as_str()),
-            (DG_INVALID_ARGUMENT, "there is no signature 2; the model has 2")
+            (DG_INVALID_ARGUMENT, "signature 2 does not exist; the model has 2 signatures")
         );
         assert_eq!(dg_interpreter_select_signature(it, c"other".as_ptr()), DG_INVALID_ARGUMENT);
         assert!(last_error().contains("the model has: double, negate"), "{}", last_error());
@@ -583,7 +583,7 @@ fn strings_cross_the_border() {
         assert_eq!((read.as_str(), length), ("sec", 3));
         let failed = made(null_mut(), |out| dg_interpreter_read_string(it, DG_OUTPUT, 0, 2, out, null_mut()))
             .unwrap_err();
-        assert_eq!(failed, (DG_INVALID_ARGUMENT, "there is no string 2; the tensor has 2".into()));
+        assert_eq!(failed, (DG_INVALID_ARGUMENT, "string 2 does not exist; the tensor has 2 strings".into()));
         assert_eq!(dg_interpreter_write_strings(it, 0, strings.as_ptr(), null(), 1), DG_INVALID_ARGUMENT);
         let with_null = [c"a".as_ptr(), null()];
         assert_eq!(dg_interpreter_write_strings(it, 0, with_null.as_ptr(), null(), 2), DG_INVALID_ARGUMENT);

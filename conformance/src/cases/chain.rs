@@ -6,6 +6,7 @@
 //! errors, within those allowed for the previous node, are added to its inputs. The largest change of an element in
 //! several such runs is the difference that results from allowed errors of the nodes.
 
+use delegraph_core::error::absent;
 use delegraph_core::{Model, ModelBuilder, Quantization, Shape, SubgraphBuilder, TensorId};
 use delegraph_interpreter::ReferenceOpResolver;
 
@@ -111,9 +112,9 @@ impl Chain {
             return Ok(None);
         }
         let amplified = self.amplified()?;
-        let allowed = amplified.get(i).ok_or_else(|| {
-            Error::mismatch(format_args!("there is no output {i}; the chain has {}", amplified.len()))
-        })?;
+        let allowed = amplified
+            .get(i)
+            .ok_or_else(|| Error::mismatch(absent("output", i, "the chain", amplified.len())))?;
         let Some(allowed) = allowed else {
             let alike = (got.ty, got.shape.rank()) == (want.ty, want.shape.rank());
             return if alike { Ok(None) } else { deviation };

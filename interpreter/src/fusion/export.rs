@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use delegraph_core::error::{Error, ErrorKind, Result};
+use delegraph_core::error::{Error, ErrorKind, Result, absent};
 use delegraph_core::graph::{Model, ModelBytes};
 use delegraph_delegate_api::plugin::export::fusions::Fusions as Exported;
 use delegraph_delegate_api::plugin::{
@@ -65,7 +65,7 @@ impl Exported for Fusions {
 
     fn rewrite(&self, fusion: usize, model: &[u8]) -> Result<FusionResult> {
         let (found, count) = (self.0.get(fusion), self.0.len());
-        let missing = || Error::State(format!("there is no fusion {fusion}; the library has {count}"));
+        let missing = || Error::State(absent("fusion", fusion, "the library", count));
         let fusion = found.ok_or_else(missing)?;
         let model = Model::from_bytes(ModelBytes::new(model.to_vec()))?;
         let pipeline = match fusion {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Context;
 
-use delegraph_core::error::{Error, Result, counted};
+use delegraph_core::error::{Error, Result, absent, counted};
 use delegraph_core::kernel::{AlignedBuffer, Placement, RuntimeTensor, Strings};
 use delegraph_core::{Element, Model, Shape, Signature, TensorId, TensorType};
 use delegraph_delegate_api::{
@@ -613,5 +613,5 @@ fn panicked() -> Error {
 }
 
 fn no_such(what: &str, i: usize, count: usize) -> Error {
-    Error::InvalidInput(format!("there is no {what} {i}; the model has {count}"))
+    Error::InvalidInput(absent(what, i, "the model", count))
 }

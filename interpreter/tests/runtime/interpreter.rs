@@ -175,7 +175,7 @@ fn subgraphs_are_selected_by_number() {
     interpreter.select_subgraph(0).unwrap();
     assert_eq!(interpreter.output_count(), 1);
     let error = interpreter.select_subgraph(1).unwrap_err();
-    assert!(error.to_string().contains("there is no subgraph 1; the model has 1"), "{error}");
+    assert!(error.to_string().contains("subgraph 1 does not exist; the model has 1 subgraph"), "{error}");
     assert!(interpreter.subgraph_tensor(0, TensorId(0)).is_some());
     assert!(interpreter.subgraph_tensor(0, TensorId(99)).is_none());
     assert!(interpreter.subgraph_tensor(1, TensorId(0)).is_none());

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use delegraph::core::error::{Error, Result};
+use delegraph::core::error::{Error, Result, absent};
 use delegraph_litert::abi::{Node, Tensor};
 
 use super::{Context, get};
@@ -174,7 +174,7 @@ unsafe extern "C" fn node_and_registration(
 pub(crate) fn find_node(context: &Context, index: c_int) -> Result<*mut super::Node> {
     let node = usize::try_from(index).ok().and_then(|index| context.nodes.get(index));
     let count = context.nodes.len();
-    node.ok_or_else(|| Error::InvalidInput(format!("there is no node {index}; the subgraph has {count}")))
+    node.ok_or_else(|| Error::InvalidInput(absent("node", index, "the subgraph", count)))
 }
 
 unsafe extern "C" fn replace_node_subsets(
@@ -258,7 +258,7 @@ pub(crate) unsafe extern "C" fn release_subgraph(context: *mut abi::Context, sub
             true => Ok(()),
             false => {
                 let count = context.subgraphs;
-                Err(Error::InvalidInput(format!("there is no subgraph {subgraph}; the model has {count}")))
+                Err(Error::InvalidInput(absent("subgraph", subgraph, "the model", count)))
             }
         })
     }

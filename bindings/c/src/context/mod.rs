@@ -15,7 +15,7 @@ use std::ffi::{CString, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use delegraph::core::error::{Error, Result};
+use delegraph::core::error::{Error, Result, absent};
 use delegraph::core::graph::Subgraph;
 use delegraph::core::kernel::Budget;
 use delegraph::core::{Model, ModelBytes};
@@ -279,8 +279,7 @@ impl Context {
     /// [`Error::InvalidInput`] for nodes that do not exist.
     fn node_indices(&self, nodes: &[c_int]) -> Result<Vec<usize>> {
         let count = self.plan.values().len();
-        let missing =
-            |node: c_int| Error::InvalidInput(format!("there is no node {node}; the subgraph has {count}"));
+        let missing = |node: c_int| Error::InvalidInput(absent("node", node, "the subgraph", count));
         let index = |&node: &c_int| {
             usize::try_from(node).ok().filter(|index| *index < count).ok_or_else(|| missing(node))
         };
@@ -336,9 +335,8 @@ impl Context {
     pub(crate) fn acquire(&mut self, subgraph: c_int) -> Result<*mut abi::Context> {
         let count = self.subgraphs;
         let index = usize::try_from(subgraph).ok().filter(|index| *index < count);
-        let index = index.ok_or_else(|| {
-            Error::InvalidInput(format!("there is no subgraph {subgraph}; the model has {count}"))
-        })?;
+        let index =
+            index.ok_or_else(|| Error::InvalidInput(absent("subgraph", subgraph, "the model", count)))?;
         if self.subgraph == Some(index) {
             return Ok(self.raw.impl_.cast());
         }
@@ -356,8 +354,7 @@ impl Context {
             Some(callee) => Owner::of_graph(&callee, self.reporter),
             None => {
                 let count = graph.model().subgraphs().len();
-                let missing =
-                    || Error::InvalidInput(format!("there is no subgraph {index}; the model has {count}"));
+                let missing = || Error::InvalidInput(absent("subgraph", index, "the model", count));
                 let file = graph.model().subgraph(index).ok_or_else(missing)?;
                 Owner::of_subgraph(graph.model(), file, Some(index), self.reporter)
             }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use delegraph::core::TensorType;
-use delegraph::core::error::{Error, Result};
+use delegraph::core::error::{Error, Result, absent};
 
 use crate::abi::{self, Delegate, IntArray};
 use crate::arrays::{int, ints};
@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn TfLiteOpaqueContextGetOpaqueTensor(
         with(function, context, |context| {
             let count = context.tensors.len();
             let place = usize::try_from(index).ok().filter(|index| *index < count);
-            let missing = || Error::InvalidInput(format!("there is no tensor {index}; there are {count}"));
+            let missing = || Error::InvalidInput(absent("tensor", index, "the subgraph", count));
             // In the array, since the index is below its length.
             found = context.tensors.pointer().add(place.ok_or_else(missing)?).cast();
             Ok(())
