@@ -3,8 +3,10 @@
 use delegraph_core::kernel::Parallel;
 use delegraph_core::ops::{Padding, Window, pad_amount};
 
-/// Windows between two polls.
+/// Maximum number of windows between two polls.
 const POLL_WINDOWS: usize = 64;
+/// Number of taps between two polls, if a window has fewer.
+const POLL_TAPS: usize = 1 << 16;
 
 /// Windows along one dimension.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +71,9 @@ impl Windows {
         parallel: &dyn Parallel,
     ) -> impl Iterator<Item = (usize, impl Iterator<Item = (usize, usize)> + Clone)> {
         let Windows { batch, y, x } = self;
-        let interrupted = move |ox: usize| ox.is_multiple_of(POLL_WINDOWS) && parallel.is_interrupted();
+        let every =
+            POLL_TAPS.checked_div(y.window.saturating_mul(x.window)).unwrap_or(1).clamp(1, POLL_WINDOWS);
+        let interrupted = move |ox: usize| ox.is_multiple_of(every) && parallel.is_interrupted();
         let outputs = (0..batch).flat_map(move |b| (0..y.output).map(move |oy| (b, oy)));
         let outputs = outputs.flat_map(move |(b, oy)| (0..x.output).map(move |ox| (b, oy, ox)));
         let outputs = outputs.take_while(move |(.., ox)| !interrupted(*ox));
@@ -82,7 +86,40 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// One thread, whose polls are counted.
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    // SAFETY: `run` calls `f` once per number, on the calling thread.
+    unsafe impl Parallel for Counted {
+        fn threads(&self) -> usize {
+            1
+        }
+
+        fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+            (0..tasks).for_each(f);
+        }
+
+        fn is_interrupted(&self) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+    }
+
+    #[test]
+    fn large_windows_are_polled_each() {
+        let axis = |window| Axis { input: 200 + window, output: 200, window, stride: 1, dilation: 1, pad: 0 };
+        for (window, polls) in [(1, 4), (POLL_TAPS / 4, 50), (POLL_TAPS, 200)] {
+            let windows = Windows { batch: 1, y: Axis { output: 1, ..axis(1) }, x: axis(window) };
+            let parallel = Counted::default();
+            assert_eq!(windows.iter(&parallel).count(), 200);
+            assert_eq!(parallel.0.into_inner(), polls, "windows of {window} taps");
+        }
+    }
 
     #[test]
     fn taps_lie_inside_the_input() {

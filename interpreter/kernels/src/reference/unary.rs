@@ -8,6 +8,7 @@ use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Registration, Result};
 use half::{bf16, f16};
 
+use crate::common::pace::PIECE;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 mod quantized;
@@ -52,11 +53,29 @@ where
     })
 }
 
-/// Elements between two polls: less than 50 ms with any function.
-const PIECE: usize = 1 << 19;
-
 /// `output[i] = f(input[i])`.
 pub(super) fn map<T: Element>(f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
+    in_pieces(move |input: Option<&[T]>, output| {
+        match input {
+            Some(input) => output.iter_mut().zip(input).for_each(|(o, i)| *o = f(*i)),
+            None => output.iter_mut().for_each(|o| *o = f(*o)),
+        }
+        Ok(())
+    })
+}
+
+/// As [`map`], for a function that may fail.
+pub(super) fn try_map<T: Element>(f: impl Fn(T) -> Result<T> + Send + 'static) -> Result<Invoke> {
+    in_pieces(move |input: Option<&[T]>, output| match input {
+        Some(input) => output.iter_mut().zip(input).try_for_each(|(o, i)| f(*i).map(|y| *o = y)),
+        None => output.iter_mut().try_for_each(|o| f(*o).map(|y| *o = y)),
+    })
+}
+
+/// Calls `f` on pieces of input and output, and polls in between. Without an input, the output holds its elements.
+fn in_pieces<T: Element>(
+    f: impl Fn(Option<&[T]>, &mut [T]) -> Result<()> + Send + 'static,
+) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_unless_overwritten::<T>(0)?, cx.output::<T>(0)?);
         let mut input = input.map(|input| input.chunks(PIECE));
@@ -64,10 +83,7 @@ pub(super) fn map<T: Element>(f: impl Fn(T) -> T + Send + 'static) -> Result<Inv
             if piece > 0 {
                 cx.check_interrupted()?;
             }
-            match input.as_mut().map(|input| input.next().unwrap_or_default()) {
-                Some(input) => output.iter_mut().zip(input).for_each(|(o, i)| *o = f(*i)),
-                None => output.iter_mut().for_each(|o| *o = f(*o)),
-            }
+            f(input.as_mut().map(|input| input.next().unwrap_or_default()), output)?;
         }
         Ok(())
     }))

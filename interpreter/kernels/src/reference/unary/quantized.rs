@@ -6,7 +6,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::quantized::unary::{self, Rsqrt, Sigmoid};
 
-use super::{map, unsupported};
+use super::{map, try_map, unsupported};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::{QuantizedElement, Steps, scale_zero_point_in_range, steps_of};
 use delegraph_compute::{Isa, compute_error, lookup};
@@ -84,24 +84,22 @@ pub(super) fn log(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 
 /// Runs `f` on stored values; values below the zero point are an error.
 fn not_negative(cx: &PrepareContext<'_>, f: impl Fn(i32) -> i32 + Send + 'static) -> Result<Invoke> {
-    fn on<T: QuantizedElement>(zero: i32, f: impl Fn(i32) -> i32 + Send + 'static) -> Result<Invoke> {
-        Ok(Box::new(move |cx| {
-            let root = |x: T| match x.into() < zero {
-                true => Err(InvalidData::NegativeRoot.into()),
-                false => Ok(T::clamped(f(x.into()), T::MIN, T::MAX)),
-            };
-            let (input, output) = (cx.input_unless_overwritten::<T>(0)?, cx.output::<T>(0)?);
-            match input {
-                Some(input) => output.iter_mut().zip(input).try_for_each(|(o, &x)| root(x).map(|r| *o = r)),
-                None => output.iter_mut().try_for_each(|o| root(*o).map(|r| *o = r)),
-            }
-        }))
+    fn on<T: QuantizedElement>(zero: i32, f: impl Fn(T) -> T + Send + 'static) -> Result<Invoke> {
+        try_map(move |x: T| match x.into() < zero {
+            true => Err(InvalidData::NegativeRoot.into()),
+            false => Ok(f(x)),
+        })
     }
     let zero = steps(cx)?.0.zero;
-    match cx.input(0)?.ty() {
-        TensorType::Int8 => on::<i8>(zero, f),
-        _ => on::<i16>(zero, f),
+    if cx.input(0)?.ty() == TensorType::Int16 {
+        return on(zero, move |x: i16| i16::clamped(f(x.into()), i16::MIN.into(), i16::MAX.into()));
     }
+    let mut table = [0; 256];
+    for value in (i8::MIN..=i8::MAX).filter(|&value| i32::from(value) >= zero) {
+        table[usize::from(value.cast_unsigned())] =
+            i8::clamped(f(value.into()), i8::MIN.into(), i8::MAX.into());
+    }
+    on(zero, move |x: i8| table[usize::from(x.cast_unsigned())])
 }
 
 pub(super) fn sqrt(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
