@@ -236,11 +236,12 @@ pub(crate) struct RequantPart {
     /// point; and the unit of the first rounding, negative, if ties round away from zero: negative sums get it added. Columns with
     /// other shifts may have values, too, that give the same outputs: see `two_outputs`.
     ///
-    /// A wide record supports vectors whose ties all round up and whose shifts are all to the right by 1 to 22, for
-    /// instruction sets that use such records. It combines the two roundings and the zero point into one 64-bit
-    /// addition, `(x · multiplier + addend) >> shift`. It has, in 64 bits each: multipliers of the even columns,
-    /// multipliers of the odd columns, addends likewise, shifts of the even columns, and shifts of the odd columns less
-    /// 32, which leaves their results in the upper halves.
+    /// A wide record supports vectors whose shifts are all to the right by 1 to 22, for instruction sets that use such
+    /// records. It combines the two roundings and the zero point into one 64-bit addition, `(x · multiplier + addend) >>
+    /// shift`. It has, in 64 bits each: multipliers of the even columns, multipliers of the odd columns, addends likewise,
+    /// shifts of the even columns, and shifts of the odd columns less 32, which leaves their results in the upper halves.
+    /// The top bit of a multiplier is set if ties round away from zero: the unit of the first rounding, 2^31, is then
+    /// subtracted from products of negative sums. Products are those of the lower 32 bits.
     ///
     /// A biased record is for instruction sets whose shifts of 64 bits are unsigned. It supports vectors whose shifts are all to
     /// the right by at least 1, for outputs that are bytes. Multipliers, addends and shifts are as in a wide record, but 2^63
@@ -262,7 +263,7 @@ pub(crate) struct RequantPart {
     /// Whether ties of any channel round away from zero.
     #[cfg_attr(
         not(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128"))),
-        allow(dead_code, reason = "only kernels with records of products distinguish the cases")
+        allow(dead_code, reason = "only some kinds of records distinguish the cases")
     )]
     pub(crate) away: bool,
 }
@@ -379,14 +380,14 @@ impl Requant {
         for (vector, record) in records.as_mut_slice().chunks_exact_mut(each).enumerate() {
             let columns = || (vector * lanes..(vector + 1) * lanes).map(of);
             let mut simple = fits;
-            for (m, away) in columns() {
+            for (m, _) in columns() {
                 if m.multiplier < 0 || !(-31..=30).contains(&m.shift) {
                     return Err(ComputeError::Range { what: "multiplier" });
                 }
                 simple &= match kind {
                     Records::Plain => false,
                     // Beyond 22 bits the sum of the product and the shifted zero point does not fit.
-                    Records::Wide => m.multiplier == 0 || ((-22..=-1).contains(&m.shift) && !away),
+                    Records::Wide => m.multiplier == 0 || (-22..=-1).contains(&m.shift),
                     Records::Biased => m.multiplier == 0 || m.shift < 0,
                     Records::Products => m.multiplier == 0 || m.multiplier >= 1 << 30,
                 };
@@ -401,7 +402,7 @@ impl Requant {
             }
             kinds.push(simple);
             if simple && kind == Records::Wide {
-                widen(record, columns().map(|(m, _)| m), lanes, out.zero_point);
+                widen(record, columns(), lanes, out.zero_point);
                 continue;
             }
             if simple && kind == Records::Biased {
@@ -546,15 +547,20 @@ fn right_shift(m: Multiplier) -> i32 {
 }
 
 /// Writes a wide record.
-fn widen(record: &mut [i32], columns: impl Iterator<Item = Multiplier>, lanes: usize, zero_point: i32) {
+fn widen(
+    record: &mut [i32],
+    columns: impl Iterator<Item = (Multiplier, bool)>,
+    lanes: usize,
+    zero_point: i32,
+) {
     let mut set = |at: usize, value: i64| {
         // The lower half comes first on processors with wide or biased records.
         (record[2 * at], record[2 * at + 1]) = (value as i32, (value >> 32) as i32);
     };
-    for (i, m) in columns.enumerate() {
+    for (i, (m, away)) in columns.enumerate() {
         let right = i64::from(right_shift(m));
         let half = i % 2 * (lanes / 2) + i / 2;
-        set(half, i64::from(m.multiplier));
+        set(half, i64::from(m.multiplier) | if away { i64::MIN } else { 0 });
         set(lanes + half, (1 << 30) + (1 << (30 + right)) + (i64::from(zero_point) << (31 + right)));
         set(2 * lanes + half, if i % 2 == 0 { 31 + right } else { right - 1 });
     }
@@ -567,7 +573,7 @@ fn bias(
     lanes: usize,
     zero_point: i32,
 ) {
-    widen(record, columns.clone().map(|(m, _)| m), lanes, 0);
+    widen(record, columns.clone().map(|(m, _)| (m, false)), lanes, 0);
     for (i, (m, away)) in columns.enumerate() {
         let half = i % 2 * (lanes / 2) + i / 2;
         // The upper half of the addend.

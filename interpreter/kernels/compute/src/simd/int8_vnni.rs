@@ -47,9 +47,15 @@ pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
         let record = q.records.add(at * record(Vnni::RECORDS));
         let value = |i: usize| Vnni::load(record.add(i * Vnni::LANES));
         if *q.special.add(at / Vnni::LANES) {
-            let even = _mm512_add_epi64(_mm512_mul_epi32(x, value(0)), value(2));
-            let odd = _mm512_mul_epi32(_mm512_shuffle_epi32::<0b11_11_01_01>(x), value(1));
-            let odd = _mm512_add_epi64(odd, value(3));
+            let (m_even, m_odd) = (value(0), value(1));
+            let x_odd = _mm512_shuffle_epi32::<0b11_11_01_01>(x);
+            let (mut even, mut odd) = (_mm512_mul_epi32(x, m_even), _mm512_mul_epi32(x_odd, m_odd));
+            if q.away {
+                let unit = _mm512_and_si512(x, _mm512_srli_epi64::<32>(m_even));
+                let unit_odd = _mm512_and_si512(x_odd, _mm512_srli_epi64::<32>(m_odd));
+                (even, odd) = (_mm512_sub_epi64(even, unit), _mm512_sub_epi64(odd, unit_odd));
+            }
+            let (even, odd) = (_mm512_add_epi64(even, value(2)), _mm512_add_epi64(odd, value(3)));
             let (even, odd) = (_mm512_srav_epi64(even, value(4)), _mm512_srav_epi64(odd, value(5)));
             return _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd);
         }
@@ -184,7 +190,7 @@ impl Product8 for Vnni {
     ) {
         // SAFETY: the caller meets the contract of this function.
         unsafe {
-            if !*q.special.add(at / Self::LANES) {
+            if q.away || !*q.special.add(at / Self::LANES) {
                 for i in 0..sums.len() {
                     Self::store_bytes(out.add(i * stride), Self::requant(sums[i], q, at), n);
                 }

@@ -24,6 +24,9 @@ const SHORT: usize = 16;
 /// Maximum number of bytes whose sum fits 16 bits.
 const MAX_NARROW: usize = 257;
 
+/// Maximum number of taps whose maximum is computed without a loop: those of a window of 3 × 3.
+const FEW: usize = 9;
+
 /// Pools `input` `[batch, height, width, channels]` of bytes into `out`, which has the input's channels and
 /// quantization. Means round ties away from zero; results are clamped to `bounds`.
 ///
@@ -164,12 +167,13 @@ impl Windows<'_> {
     #[inline(always)]
     fn pool<const N: usize>(&self, kind: Pool, out: &mut [u8]) {
         let mut first = 0;
+        let few = self.few();
         loop {
             first = first.min(out.len() - N);
             let Some(block) = out[first..].first_chunk_mut::<N>() else { return };
             match kind {
-                Pool::Max if self.limits.flip != 0 => self.max::<N, true>(first, block),
-                Pool::Max => self.max::<N, false>(first, block),
+                Pool::Max if self.limits.flip != 0 => self.max::<N, true>(first, &few, block),
+                Pool::Max => self.max::<N, false>(first, &few, block),
                 Pool::Average => self.average(first, block),
             }
             first += N;
@@ -186,31 +190,61 @@ impl Windows<'_> {
         last + n <= self.input.len()
     }
 
+    /// Returns the offsets of the taps of a window of few taps. Missing taps are the first one.
+    #[inline(always)]
+    fn few(&self) -> [usize; FEW] {
+        let [rows, columns] = self.taps;
+        let mut offsets = [0; FEW];
+        let mut rest = offsets.iter_mut();
+        for ky in 0..rows {
+            for kx in 0..columns {
+                let Some(offset) = rest.next() else { return offsets };
+                *offset = ky * self.down + kx * self.across;
+            }
+        }
+        offsets
+    }
+
     /// The bytes of a tap for the windows from `first` on. Not a copy, which the compiler would keep in memory.
     #[inline(always)]
     fn tap<const N: usize>(&self, first: usize, ky: usize, kx: usize) -> &[u8; N] {
-        let at = ky * self.down + kx * self.across + first;
+        self.bytes(ky * self.down + kx * self.across + first)
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, at: usize) -> &[u8; N] {
         self.input[at..].first_chunk().unwrap_or(&[0; N])
     }
 
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "arrays of the same length, in vectors")]
-    fn max<const N: usize, const SIGNED: bool>(&self, first: usize, out: &mut [u8; N]) {
+    fn max<const N: usize, const SIGNED: bool>(&self, first: usize, few: &[usize; FEW], out: &mut [u8; N]) {
         let greater = |a: u8, b: u8| match SIGNED {
             true => a.cast_signed().max(b.cast_signed()).cast_unsigned(),
             false => a.max(b),
         };
         let mut most = *self.tap::<N>(first, 0, 0);
         let tap = |ky: usize, kx: usize| self.tap::<N>(first, ky, kx);
-        // The usual window, without a loop.
-        let rows = if self.taps == [2, 2] {
-            let [a, b, c, d] = [tap(0, 0), tap(0, 1), tap(1, 0), tap(1, 1)];
-            for i in 0..N {
-                most[i] = greater(greater(a[i], b[i]), greater(c[i], d[i]));
+        let near = |i: usize| self.bytes::<N>(few[i] + first);
+        let rows = match self.taps[0] * self.taps[1] {
+            0..=4 => {
+                let [a, b, c, d] = [near(0), near(1), near(2), near(3)];
+                for i in 0..N {
+                    most[i] = greater(greater(a[i], b[i]), greater(c[i], d[i]));
+                }
+                0
             }
-            0
-        } else {
-            self.taps[0]
+            5..=FEW => {
+                let [a, b, c, d] = [near(0), near(1), near(2), near(3)];
+                let [e, f, g, h, last] = [near(4), near(5), near(6), near(7), near(8)];
+                for i in 0..N {
+                    let first = greater(greater(a[i], b[i]), greater(c[i], d[i]));
+                    let second = greater(greater(e[i], f[i]), greater(g[i], h[i]));
+                    most[i] = greater(greater(first, second), last[i]);
+                }
+                0
+            }
+            _ => self.taps[0],
         };
         for ky in 0..rows {
             let mut kx = 0;
