@@ -5,8 +5,8 @@ use delegraph_core::ops::{Padding, Window, pad_amount};
 
 /// Maximum number of windows between two polls.
 const POLL_WINDOWS: usize = 64;
-/// Number of taps between two polls, if a window has fewer.
-const POLL_TAPS: usize = 1 << 16;
+/// Products between two polls, unless a window has more; a product is about a nanosecond.
+const POLL_PRODUCTS: usize = 1 << 22;
 
 /// Windows along one dimension.
 #[derive(Debug, Clone, Copy)]
@@ -65,14 +65,14 @@ pub(crate) struct Windows {
 impl Windows {
     /// Returns every window in the order of the output: its batch, and its taps, which are pairs of a position in the
     /// window and a position in the input. Both positions are row-major; positions in the input count through all
-    /// batches. Ends early if the work is interrupted.
+    /// batches. Each window takes `products` products. Ends early if the work is interrupted.
     pub(crate) fn iter(
         self,
         parallel: &dyn Parallel,
+        products: usize,
     ) -> impl Iterator<Item = (usize, impl Iterator<Item = (usize, usize)> + Clone)> {
         let Windows { batch, y, x } = self;
-        let every =
-            POLL_TAPS.checked_div(y.window.saturating_mul(x.window)).unwrap_or(1).clamp(1, POLL_WINDOWS);
+        let every = (POLL_PRODUCTS / products.max(1)).clamp(1, POLL_WINDOWS);
         let interrupted = move |ox: usize| ox.is_multiple_of(every) && parallel.is_interrupted();
         let outputs = (0..batch).flat_map(move |b| (0..y.output).map(move |oy| (b, oy)));
         let outputs = outputs.flat_map(move |(b, oy)| (0..x.output).map(move |ox| (b, oy, ox)));
@@ -112,12 +112,12 @@ mod tests {
 
     #[test]
     fn large_windows_are_polled_each() {
-        let axis = |window| Axis { input: 200 + window, output: 200, window, stride: 1, dilation: 1, pad: 0 };
-        for (window, polls) in [(1, 4), (POLL_TAPS / 4, 50), (POLL_TAPS, 200)] {
-            let windows = Windows { batch: 1, y: Axis { output: 1, ..axis(1) }, x: axis(window) };
+        let axis = |output| Axis { input: output, output, window: 1, stride: 1, dilation: 1, pad: 0 };
+        let windows = Windows { batch: 1, y: axis(1), x: axis(200) };
+        for (products, polls) in [(0, 4), (1, 4), (POLL_PRODUCTS / 4, 50), (usize::MAX, 200)] {
             let parallel = Counted::default();
-            assert_eq!(windows.iter(&parallel).count(), 200);
-            assert_eq!(parallel.0.into_inner(), polls, "windows of {window} taps");
+            assert_eq!(windows.iter(&parallel, products).count(), 200);
+            assert_eq!(parallel.0.into_inner(), polls, "windows of {products} products");
         }
     }
 

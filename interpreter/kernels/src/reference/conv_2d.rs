@@ -82,7 +82,8 @@ impl Conv {
             return;
         }
         let per_group = self.outputs / (self.channels / self.depth);
-        for ((batch, taps), out) in self.windows.iter(parallel).zip(output.chunks_exact_mut(self.outputs)) {
+        let windows = self.windows.iter(parallel, filter.len());
+        for ((batch, taps), out) in windows.zip(output.chunks_exact_mut(self.outputs)) {
             for (o, (out, filter)) in out.iter_mut().zip(filter.chunks_exact(self.filter)).enumerate() {
                 let first = o / per_group * self.depth;
                 let sum = taps.clone().fold(A::default(), |sum, (k, i)| {

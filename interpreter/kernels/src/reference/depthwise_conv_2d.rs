@@ -67,7 +67,8 @@ impl Depthwise {
         finish: impl Fn(usize, usize, A) -> O,
     ) {
         let outputs = self.channels * self.multiplier;
-        for ((batch, taps), out) in self.windows.iter(parallel).zip(output.chunks_exact_mut(outputs.max(1))) {
+        let windows = self.windows.iter(parallel, filter.len());
+        for ((batch, taps), out) in windows.zip(output.chunks_exact_mut(outputs.max(1))) {
             for (o, out) in out.iter_mut().enumerate() {
                 let channel = o / self.multiplier;
                 let sum = taps.clone().fold(A::default(), |sum, (k, i)| {

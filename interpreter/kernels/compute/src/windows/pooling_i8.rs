@@ -167,7 +167,7 @@ impl Windows<'_> {
     #[inline(always)]
     fn pool<const N: usize>(&self, kind: Pool, out: &mut [u8]) {
         let mut first = 0;
-        let few = self.few();
+        let few = if kind == Pool::Max { self.few() } else { [0; FEW] };
         loop {
             first = first.min(out.len() - N);
             let Some(block) = out[first..].first_chunk_mut::<N>() else { return };
