@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 pub mod litert;
+pub mod measure;
 pub mod models;
 pub mod mutate;
 pub mod plugin;

@@ -355,8 +355,17 @@ impl StridedCopy {
     }
 
     /// Calls `f` with the index read and the index written, for every element in order.
+    #[cfg(test)]
     pub(crate) fn for_each(&self, mut f: impl FnMut(usize, usize)) {
         self.nest.for_each(self.start, |[i, o]| f(i, o));
+    }
+
+    /// Like [`StridedCopy::for_each`], up to the first error.
+    ///
+    /// # Errors
+    /// That of `f`.
+    pub(crate) fn try_for_each<E>(&self, mut f: impl FnMut(usize, usize) -> Result<(), E>) -> Result<(), E> {
+        self.nest.try_for_each(self.start, |[i, o]| f(i, o))
     }
 }
 

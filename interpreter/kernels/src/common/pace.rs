@@ -3,10 +3,16 @@
 use std::sync::Arc;
 
 use delegraph_core::Result;
-use delegraph_core::kernel::{Budget, InvokeContext};
+use delegraph_core::kernel::{Budget, InvokeContext, Parallel};
 
 /// Number of steps between two polls; a step is about a nanosecond.
 const STEPS: usize = 1 << 22;
+
+/// Steps of a [`Pace`] for a string of unknown length.
+pub(crate) const STRING_STEPS: usize = 8;
+
+/// Steps of a [`Polls`] for an image whose work is too small to be interrupted, beside its elements.
+pub(crate) const IMAGE_STEPS: usize = 512;
 
 /// Elements between two polls of [`zip_pieces`]: less than 50 ms with any function.
 pub(crate) const PIECE: usize = 1 << 19;
@@ -41,7 +47,47 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(cx: &InvokeContext<'_>) -> Self {
-        Pace { budget: Arc::clone(cx.budget()), left: STEPS }
+        Pace::of(cx.budget())
+    }
+
+    /// For work while preparing.
+    pub(crate) fn of(budget: &Arc<Budget>) -> Self {
+        Pace { budget: Arc::clone(budget), left: STEPS }
+    }
+
+    /// Folds pieces of a row, as [`Iterator::fold`], and counts `steps` steps per element.
+    ///
+    /// # Errors
+    /// The errors of [`Budget::check`].
+    pub(crate) fn fold<T, A>(
+        &mut self,
+        steps: usize,
+        row: &[T],
+        init: A,
+        f: impl Fn(A, &[T]) -> A,
+    ) -> Result<A> {
+        row.chunks(PIECE).try_fold(init, |all, piece| {
+            self.spend(piece.len().saturating_mul(steps))?;
+            Ok(f(all, piece))
+        })
+    }
+
+    /// Calls `f` with pieces of a row and of its output, and counts `steps` steps per element.
+    ///
+    /// # Errors
+    /// The errors of [`Budget::check`].
+    pub(crate) fn zip<T, O>(
+        &mut self,
+        steps: usize,
+        row: &[T],
+        output: &mut [O],
+        mut f: impl FnMut(&[T], &mut [O]),
+    ) -> Result<()> {
+        row.chunks(PIECE).zip(output.chunks_mut(PIECE)).try_for_each(|(row, output)| {
+            self.spend(row.len().saturating_mul(steps))?;
+            f(row, output);
+            Ok(())
+        })
     }
 
     /// Counts `steps` steps, and polls if they exceed the steps left until the next poll.
@@ -57,6 +103,33 @@ impl Pace {
             None => {
                 self.left = STEPS;
                 self.budget.check()
+            }
+        }
+    }
+}
+
+/// As [`Pace`], for code without a context: counts the steps, and returns whether the work is to end.
+pub(crate) struct Polls<'p> {
+    parallel: &'p dyn Parallel,
+    left: usize,
+}
+
+impl<'p> Polls<'p> {
+    pub(crate) fn new(parallel: &'p dyn Parallel) -> Self {
+        Polls { parallel, left: STEPS }
+    }
+
+    /// Counts `steps` steps. Polls if they exceed the steps left until the next poll, and returns whether the work is
+    /// interrupted.
+    pub(crate) fn interrupted_after(&mut self, steps: usize) -> bool {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                false
+            }
+            None => {
+                self.left = STEPS;
+                self.parallel.is_interrupted()
             }
         }
     }

@@ -8,6 +8,7 @@ use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Parallel, Prepa
 use delegraph_core::{Error, Registration, Result, TensorType};
 
 use super::index::{StridedCopy, View, copied_bits, packed, set_packed};
+use super::pace::{Pace, STRING_STEPS};
 
 /// The body of `invoke`. It owns everything that `prepare` computed.
 pub(crate) type Invoke = Box<dyn FnMut(&mut InvokeContext<'_>) -> Result<()> + Send>;
@@ -201,14 +202,12 @@ pub(crate) fn copied_view(cx: &PrepareContext<'_>, i: usize, shape: &[usize], fr
     if input.ty() == TensorType::String {
         let output = cx.output(0)?.shape().clone();
         let mut sources = cx.budget().reserved(output.elements())?;
-        let mut result = Ok(());
         // The width does not affect which elements are copied.
-        StridedCopy::new(shape, 8, from, &to).for_each(|i, _| {
-            if result.is_ok() {
-                result = sources.push(i);
-            }
-        });
-        result?;
+        let mut pace = Pace::of(cx.budget());
+        StridedCopy::new(shape, 8, from, &to).try_for_each(|i, _| {
+            pace.spend(STRING_STEPS)?;
+            sources.push(i)
+        })?;
         return Ok(Box::new(move |cx| {
             let strings = cx.strings(i)?;
             cx.write_strings(0, output.clone(), sources.iter().map(|&i| strings.get(i)))

@@ -7,12 +7,17 @@ use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use super::{byte_quant, compute_error, compute_multiplier, optimize, pack_shared};
 use crate::common::index::Nest;
+use crate::common::pace::Polls;
 use crate::common::prepared::Invoke;
 use crate::common::quantized::Multiplier;
 use crate::common::weights::scale_zero_point;
 use delegraph_compute::{
     BatchMatMulF32, ByteQuant, Clamp, GemmF32, Isa, MatrixLayout, Parts, Serial, dequantize, requantize,
 };
+
+/// Products per step of a poll, and steps per pair of matrices beside them.
+const PRODUCTS: usize = 16;
+const PAIR_STEPS: usize = 128;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::BATCH_MATMUL, 1..=4, prepare);
@@ -152,8 +157,14 @@ impl Products {
             let (a, b) = (&a[i * size_a..][..size_a], &b[j * size_b..][..size_b]);
             self.product.run(a, b, out, Clamp::NONE, scratch, par)
         };
+        // Products of many small matrices are not interrupted by themselves.
+        let steps = size.saturating_mul(self.depth / PRODUCTS).saturating_add(PAIR_STEPS);
         if self.parts == 1 {
+            let mut polls = Polls::new(par);
             for (pair, out) in self.pairs.iter().zip(output.chunks_exact_mut(size)) {
+                if polls.interrupted_after(steps) {
+                    break;
+                }
                 product(*pair, out, scratch, par).map_err(compute_error)?;
             }
             return Ok(());
@@ -164,7 +175,11 @@ impl Products {
         par.run(self.pairs.len().div_ceil(per_part), &|part| {
             // SAFETY: parts of tasks are disjoint, and `Parallel::run` calls each task at most once.
             let (output, scratch) = unsafe { (outputs.get(part), scratches.get(part)) };
+            let mut polls = Polls::new(par);
             for (pair, out) in self.pairs[part * per_part..].iter().zip(output.chunks_exact_mut(size)) {
+                if polls.interrupted_after(steps) {
+                    return;
+                }
                 // Cannot fail: all lengths are those of the product.
                 let _ = product(*pair, out, scratch, &Serial);
             }

@@ -5,6 +5,7 @@ use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{Quantization, Result};
 
 use super::{compute_error, pack_own, pack_shared};
+use crate::common::pace::{IMAGE_STEPS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
 use delegraph_compute::{
@@ -117,7 +118,11 @@ pub(super) fn conv_2d(
         let steps = dynamic.quantize(cx, input)?;
         let padding = &mut cx.temporary::<u8>(padding)?[..conv.padding_len()];
         let (scratch, output, par) = (cx.temporary::<u8>(scratch)?, cx.output::<f32>(0)?, cx.parallel());
+        let mut polls = Polls::new(par);
         for (i, output) in output.chunks_exact_mut(out_image.max(1)).enumerate() {
+            if polls.interrupted_after(image.saturating_add(IMAGE_STEPS)) {
+                break;
+            }
             let scales = RowScales::Single(steps.scales[i], steps.zero_points[i]);
             // The contribution of padding to the sums cancels out with the zero point's correction.
             padding.fill(steps.zero_points[i] as u8);
@@ -172,7 +177,11 @@ pub(super) fn depthwise_conv_2d(
         let (output, par) = (cx.output::<f32>(0)?, cx.parallel());
         let images =
             steps.values.chunks_exact(image.max(1)).zip(output.chunks_exact_mut((pixels * channels).max(1)));
+        let mut polls = Polls::new(par);
         for (i, (steps_of_image, output)) in images.enumerate() {
+            if polls.interrupted_after(image.saturating_add(IMAGE_STEPS)) {
+                break;
+            }
             let (scale, zero) = (steps.scales[i], steps.zero_points[i]);
             let real = |step: i8| (i32::from(step) - zero) as f32;
             // Each channel is repeated for the output channels that read it.

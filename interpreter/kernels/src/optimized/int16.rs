@@ -7,6 +7,7 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 
 use super::spread::Spread;
 use super::{compute_error, compute_multiplier, pack_shared};
+use crate::common::pace::{IMAGE_STEPS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{
     Requantize, Weights, check_symmetric, check_zero_points, scale_zero_point, weight_scales,
@@ -112,9 +113,15 @@ pub(super) fn conv_2d(
         let [high, low] = [cx.temporary::<u8>(memory.halves[0])?, cx.temporary::<u8>(memory.halves[1])?];
         let [high_sums, low_sums] =
             [cx.temporary::<i32>(memory.sums[0])?, cx.temporary::<i32>(memory.sums[1])?];
+        let mut polls = Polls::new(par);
         for (input, output) in input.chunks_exact(image.max(1)).zip(output.chunks_exact_mut(out_image.max(1)))
         {
             for (band, plan) in list.iter().zip(&mut plans) {
+                // The steps of a small band are single tasks, which are not interrupted.
+                let elements = band.input.len().saturating_add(band.geo.output[0] * line);
+                if polls.interrupted_after(elements.saturating_add(IMAGE_STEPS)) {
+                    return Ok(());
+                }
                 let input = &input[band.input.clone()];
                 let output = &mut output[band.first * line..][..band.geo.output[0] * line];
                 let (high, low) = (&mut high[..input.len()], &mut low[..input.len()]);
@@ -214,7 +221,11 @@ pub(super) fn fully_connected(
         let [high, low] = [cx.temporary::<u8>(memory.halves[0])?, cx.temporary::<u8>(memory.halves[1])?];
         let [high_sums, low_sums] =
             [cx.temporary::<i32>(memory.sums[0])?, cx.temporary::<i32>(memory.sums[1])?];
+        let mut polls = Polls::new(par);
         for (input, output) in input.chunks(most * depth).zip(output.chunks_mut(most * units)) {
+            if polls.interrupted_after(input.len().saturating_add(output.len())) {
+                break;
+            }
             let rows = input.len() / depth;
             let (high, low) = (&mut high[..input.len()], &mut low[..input.len()]);
             let (high_sums, low_sums) = (&mut high_sums[..output.len()], &mut low_sums[..output.len()]);

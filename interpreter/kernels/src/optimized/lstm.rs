@@ -9,6 +9,7 @@ use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize_packed, pack_own};
+use crate::common::pace::Polls;
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Weights, scale_zero_point};
 use delegraph_compute::{
@@ -51,6 +52,8 @@ impl Order {
 /// Minimum number of multiply-adds of a product that is divided over threads: smaller ones take less time than waking
 /// threads.
 const WORTH_THREADS: usize = 1 << 19;
+/// Steps of a poll per step of the sequence, beside its sums.
+const STEP_STEPS: usize = 256;
 
 /// Bounds without effect.
 const ALL: Clamp = Clamp::NONE;
@@ -270,7 +273,12 @@ impl Lstm {
         self.inputs.run(batch * steps, input, gates, &mut scratch, par)?;
         let small = batch * cells * width < WORTH_THREADS;
         let step_par: &dyn Parallel = if small { &Serial } else { par };
+        let mut polls = Polls::new(par);
         for step in 0..steps {
+            // The work of a step is too small to be interrupted.
+            if polls.interrupted_after(batch.saturating_mul(width).saturating_add(STEP_STEPS)) {
+                break;
+            }
             self.recurrent.run(batch, last, sums, &mut scratch, step_par)?;
             for b in 0..batch {
                 let at = self.order.at(b, step);

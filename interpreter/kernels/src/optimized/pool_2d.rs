@@ -10,8 +10,10 @@ use crate::common::prepared::Invoke;
 use crate::common::quantized::activation_range;
 use delegraph_compute::{Isa, Pool, pool_2d, pool_2d_bytes};
 
-/// Maximum number of elements of all windows of a row of outputs.
-const MAX_ROW: usize = 1 << 28;
+/// Maximum number of windows of a row of outputs, and of vectors of `VECTOR` elements in them: some 50 ms.
+const MAX_WINDOWS: usize = 1 << 21;
+const MAX_VECTORS: usize = 1 << 24;
+const VECTOR: usize = 16;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::AVERAGE_POOL_2D, 1..=3, |cx| prepare(cx, Pool::Average));
@@ -36,8 +38,9 @@ fn prepare(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
     // The computation of a row of outputs is not interrupted; the reference kernel polls at each output.
     let &[_, input_height, input_width, _] = &input.shape()[..] else { return Ok(None) };
     let window = height.min(input_height).saturating_mul(width.min(input_width));
-    let row: usize = output.shape().iter().skip(2).product();
-    if window.saturating_mul(row) > MAX_ROW {
+    let (windows, channels) = (output.shape()[2], output.shape()[3]);
+    let vectors = window.saturating_mul(windows).saturating_mul(channels.div_ceil(VECTOR));
+    if windows > MAX_WINDOWS || vectors > MAX_VECTORS {
         return Ok(None);
     }
     let isa = Isa::best();

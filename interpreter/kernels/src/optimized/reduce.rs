@@ -6,6 +6,7 @@ use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
 use super::{compute_multiplier, optimize};
 use crate::common::index::Nest;
+use crate::common::pace::{PIECE, Polls};
 use crate::common::prepared::{Invoke, check_same_quantization};
 use crate::common::quantized::QuantizedElement;
 use crate::reference::{Reduction, mean_of, sum_of};
@@ -45,16 +46,17 @@ fn floats(cx: &mut PrepareContext<'_>, kind: Reduce, mean: bool) -> Result<Optio
     };
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, SharedMut::new(cx.output::<f32>(0)?));
-        folding.each_part(cx.parallel(), |part| {
+        let par = cx.parallel();
+        folding.each_part(par, |part| {
             // SAFETY: outputs of parts are disjoint (`Folding::each_part`), and each part is one task, which
             // `Parallel::run` calls at most once.
             let out = unsafe { output.slice(part.first, part.outputs) };
             out.fill(init);
             let run = |run: &[f32], init: f32| kind.run(isa, init, run);
             match kind {
-                Reduce::Sum => part.fold(isa, input, out, run, Each(0.0, |a, b| a + b)),
-                Reduce::Max => part.fold(isa, input, out, run, Each(f32::NEG_INFINITY, larger)),
-                Reduce::Min => part.fold(isa, input, out, run, Each(f32::INFINITY, smaller)),
+                Reduce::Sum => part.fold(isa, par, input, out, run, Each(0.0, |a, b| a + b)),
+                Reduce::Max => part.fold(isa, par, input, out, run, Each(f32::NEG_INFINITY, larger)),
+                Reduce::Min => part.fold(isa, par, input, out, run, Each(f32::INFINITY, smaller)),
             }
             if mean {
                 out.iter_mut().for_each(|sum| *sum /= r.count as f32);
@@ -90,13 +92,14 @@ where
     Ok(Some(Box::new(move |cx| {
         let sums = SharedMut::new(&mut cx.temporary::<i32>(sums)?[..r.outputs]);
         let (input, output) = (cx.input::<T>(0)?, SharedMut::new(cx.output::<T>(0)?));
-        folding.each_part(cx.parallel(), |part| {
+        let par = cx.parallel();
+        folding.each_part(par, |part| {
             // SAFETY: outputs of parts are disjoint (`Folding::each_part`), and each part is one task, which
             // `Parallel::run` calls at most once.
             let (sums, out) =
                 unsafe { (sums.slice(part.first, part.outputs), output.slice(part.first, part.outputs)) };
             sums.fill(0);
-            part.fold(isa, input, sums, |run, init| fold(isa, run, init, Sums), Sums);
+            part.fold(isa, par, input, sums, |run, init| fold(isa, run, init, Sums), Sums);
             if let Some(mean) = &of_mean {
                 write_means(isa, mean, part.first, sums, out);
             }
@@ -143,20 +146,27 @@ fn extrema<T: Element + PartialOrd + Sync>(
     let (folding, isa) = (Folding::new(&r), Isa::best());
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<T>(0)?, SharedMut::new(cx.output::<T>(0)?));
-        folding.each_part(cx.parallel(), |part| {
+        let par = cx.parallel();
+        folding.each_part(par, |part| {
             // SAFETY: outputs of parts are disjoint (`Folding::each_part`), and each part is one task, which
             // `Parallel::run` calls at most once.
             let out = unsafe { output.slice(part.first, part.outputs) };
             let (max, min) = (Each(lowest, larger), Each(highest, smaller));
             out.fill(if kind == Reduce::Max { lowest } else { highest });
             match kind {
-                Reduce::Max => part.fold(isa, input, out, |run, init| fold(isa, run, init, max), max),
-                _ => part.fold(isa, input, out, |run, init| fold(isa, run, init, min), min),
+                Reduce::Max => part.fold(isa, par, input, out, |run, init| fold(isa, run, init, max), max),
+                _ => part.fold(isa, par, input, out, |run, init| fold(isa, run, init, min), min),
             }
         });
         Ok(())
     })))
 }
+
+/// Steps of a poll per run, beside its elements.
+const RUN_STEPS: usize = 8;
+
+/// The work is interrupted.
+struct Ended;
 
 /// Loops over the elements.
 struct Folding {
@@ -187,10 +197,12 @@ impl Folding {
         Folding { nest, rows, outputs: r.outputs, elements: r.outputs.saturating_mul(r.count) }
     }
 
-    /// Runs `f` on parts of the outputs, on several threads where the work is large enough.
+    /// Runs `f` on parts of the outputs, on several threads where the work is large enough. Large work may be
+    /// interrupted between parts.
     fn each_part(&self, par: &dyn Parallel, f: impl Fn(&Part) + Sync) {
         let par = threads_for(par, self.elements);
-        let Some(cut) = (par.threads() > 1).then(|| self.nest.cut()).flatten() else {
+        let divided = par.threads() > 1 || self.elements > PIECE;
+        let Some(cut) = divided.then(|| self.nest.cut()).flatten() else {
             let whole =
                 Part { nest: self.nest.clone(), rows: self.rows, start: 0, first: 0, outputs: self.outputs };
             return f(&whole);
@@ -215,18 +227,29 @@ impl Part {
     fn fold<T: Copy, F: Fold<T>>(
         &self,
         isa: Isa,
+        par: &dyn Parallel,
         input: &[T],
         out: &mut [F::Total],
         run: impl Fn(&[T], F::Total) -> F::Total,
         f: F,
     ) {
         let (size, [_, step]) = self.nest.inner();
-        self.nest.for_each_run([self.start, 0], |[i, o]| match step {
-            0 => out[o] = run(&input[i..][..size], out[o]),
-            // Cannot fail: all rows are inside the input.
-            _ => {
-                let _ = stack(isa, &input[i..], self.rows, &mut out[o..][..size], f);
+        let (mut polls, steps) =
+            (Polls::new(par), size.saturating_mul(self.rows.0).saturating_add(RUN_STEPS));
+        let each = |[i, o]: [usize; 2]| {
+            if polls.interrupted_after(steps) {
+                return Err(Ended);
             }
-        });
+            match step {
+                0 => out[o] = run(&input[i..][..size], out[o]),
+                // Cannot fail: all rows are inside the input.
+                _ => {
+                    let _ = stack(isa, &input[i..], self.rows, &mut out[o..][..size], f);
+                }
+            }
+            Ok(())
+        };
+        // Results of work that has ended early are not used.
+        let _ = self.nest.try_for_each_run([self.start, 0], each);
     }
 }

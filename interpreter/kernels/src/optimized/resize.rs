@@ -11,6 +11,9 @@ use crate::common::prepared::Invoke;
 use crate::reference::Nearest;
 use delegraph_compute::{Bilinear, Isa, Parts, Tap, chunk_len, threads_for};
 
+/// Maximum number of elements of a row of outputs.
+const MAX_ROW: usize = 1 << 24;
+
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::RESIZE_BILINEAR, 1..=4, bilinear);
     optimize(resolver, BuiltinOp::RESIZE_NEAREST_NEIGHBOR, 1..=4, nearest);
@@ -24,7 +27,8 @@ fn bilinear(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     else {
         return Ok(None);
     };
-    if input.shape().elements() == 0 {
+    // The computation of a row of outputs is not interrupted; the reference kernel polls in between.
+    if input.shape().elements() == 0 || out_width.saturating_mul(channels) > MAX_ROW {
         return Ok(None);
     }
     let budget = cx.budget().clone();

@@ -7,6 +7,7 @@ use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 
 use super::{byte_quant, compute_error, optimize_packed, pack_own, pack_shared};
+use crate::common::pace::{IMAGE_STEPS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Requantize, Weights, channel_scales, weight_scales};
 use crate::reference::transpose_conv_scatter;
@@ -296,7 +297,11 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         let output = cx.output::<f32>(0)?;
         let (sums, rows) = (cx.temporary::<i32>(sums)?, cx.temporary::<i32>(rows)?);
         let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
+        let mut polls = Polls::new(par);
         for (i, output) in output.chunks_exact_mut(out_image).enumerate() {
+            if polls.interrupted_after(out_image.saturating_add(IMAGE_STEPS)) {
+                break;
+            }
             let (scale, zero) = (steps.scales[i], steps.zero_points[i]);
             let input: &[u8] = bytemuck::cast_slice(&steps.values[i * image..][..image]);
             let product = |first: usize, pixels: usize, sums: &mut [i32]| {

@@ -5,7 +5,7 @@ use delegraph_core::ops::arg_min_max::axis;
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
-use crate::common::pace::Pace;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, known, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -31,6 +31,9 @@ fn is_number<K: PartialOrd>(key: &K) -> bool {
     key.partial_cmp(key).is_some()
 }
 
+/// Steps of a [`Pace`] per element.
+const CANDIDATE_STEPS: usize = 8;
+
 /// The first of equal elements is returned; a NaN only if all elements are NaN.
 fn search<T: Element, K: PartialOrd + 'static>(
     cx: &mut PrepareContext<'_>,
@@ -44,25 +47,28 @@ fn search<T: Element, K: PartialOrd + 'static>(
     let count = cx.output(0)?.shape().elements();
     Ok(Box::new(move |cx| {
         let input = cx.input::<T>(0)?;
-        let place = |i: usize| {
+        let mut pace = Pace::new(cx);
+        let mut place = |i: usize| {
             let first = i / inner * size * inner + i % inner;
             let mut best = 0;
-            for candidate in 1..size {
-                let [a, b] = [candidate, best].map(|at| key(input[first + at * inner]));
-                let better = if largest { a > b } else { a < b };
-                if better || (is_number(&a) && !is_number(&b)) {
-                    best = candidate;
+            for from in (0..size).step_by(PIECE) {
+                let candidates = from..size.min(from + PIECE);
+                pace.spend(candidates.len().saturating_mul(CANDIDATE_STEPS))?;
+                for candidate in candidates {
+                    let [a, b] = [candidate, best].map(|at| key(input[first + at * inner]));
+                    let better = if largest { a > b } else { a < b };
+                    if better || (is_number(&a) && !is_number(&b)) {
+                        best = candidate;
+                    }
                 }
             }
-            best
+            Ok(best)
         };
-        let mut pace = Pace::new(cx);
-        let mut polled = |i: usize| pace.spend(size).map(|()| place(i));
         match wide {
             true => (cx.output::<i64>(0)?.iter_mut().zip(0..count))
-                .try_for_each(|(o, i)| polled(i).map(|place| *o = place as i64)),
+                .try_for_each(|(o, i)| place(i).map(|place| *o = place as i64)),
             false => (cx.output::<i32>(0)?.iter_mut().zip(0..count))
-                .try_for_each(|(o, i)| polled(i).map(|place| *o = place as i32)),
+                .try_for_each(|(o, i)| place(i).map(|place| *o = place as i32)),
         }
     }))
 }

@@ -6,6 +6,7 @@ use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::common::index::Nest;
+use crate::common::pace::Polls;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{Multiplier, QuantizedElement};
 use crate::common::weights::{
@@ -43,6 +44,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         _ => Err(unsupported_type("input 0", a)),
     }
 }
+
+/// Steps of a poll per output, beside its products.
+const OUTPUT_STEPS: usize = 8;
 
 /// Shapes of a batched matrix product.
 struct Product {
@@ -87,15 +91,16 @@ impl Product {
         finish: impl Fn(usize, usize, S) -> O,
     ) {
         let [[a_row, a_column], [b_row, b_column]] = self.strides;
-        let mut output = output.iter_mut();
+        let (mut output, mut polls, mut interrupted) = (output.iter_mut(), Polls::new(parallel), false);
         self.batches.for_each([0; 2], |[at_a, at_b]| {
             let (a, b) = (&a[at_a * self.rows * self.depth..], &b[at_b * self.depth * self.columns..]);
             for row in 0..self.rows {
-                if parallel.is_interrupted() {
-                    return;
-                }
                 for column in 0..self.columns {
                     let Some(out) = output.next() else { return };
+                    if interrupted || polls.interrupted_after(self.depth.saturating_add(OUTPUT_STEPS)) {
+                        interrupted = true;
+                        return;
+                    }
                     let row_of_all = at_a * self.rows + row;
                     let sum = (0..self.depth).fold(S::default(), |sum, k| {
                         let (a, b) = (a[row * a_row + k * a_column], b[k * b_row + column * b_column]);

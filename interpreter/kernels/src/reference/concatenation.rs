@@ -8,6 +8,7 @@ use delegraph_core::quantized::concatenation::Rescale;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::common::index::{StridedCopy, View};
+use crate::common::pace::Pace;
 use crate::common::prepared::{
     Invoke, check_same_quantization, copies, moved_bits, prepared, scale_zero_point,
 };
@@ -15,6 +16,9 @@ use crate::common::prepared::{
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::CONCATENATION, prepared(prepare), 1..=7);
 }
+
+/// Steps of a [`Pace`] per rescaled element.
+const ELEMENT_STEPS: usize = 8;
 
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let params = cx.params::<ConcatenationParams>()?;
@@ -49,12 +53,15 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         return copies(cx, list);
     }
     Ok(Box::new(move |cx| {
-        let output = cx.output::<u8>(0)?;
+        let (output, mut pace) = (cx.output::<u8>(0)?, Pace::new(cx));
         for ((i, _, copy), rescale) in list.iter().zip(&scaling) {
             let input = cx.input::<u8>(*i)?;
             match rescale {
                 None => copy.run_on(input, output, cx.parallel()),
-                Some(rescale) => copy.for_each(|i, o| output[o] = rescale.apply(input[i].into()) as u8),
+                Some(rescale) => copy.try_for_each(|i, o| {
+                    output[o] = rescale.apply(input[i].into()) as u8;
+                    pace.spend(ELEMENT_STEPS)
+                })?,
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 use delegraph_core::ops::{TensorType, WeightsFormat};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Quantization, Result};
 
+use crate::common::pace::{PIECE, Pace, Polls};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::QuantizedElement;
 use crate::common::weights::{
@@ -61,6 +62,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
+/// Steps of a poll per output, beside its products.
+const OUTPUT_STEPS: usize = 8;
+
 /// For each row of `input` and each row of `weights`: `finish(input row, output channel, dot(input row, weights row))`.
 fn run<I, W, A, O>(
     (parallel, depth): (&dyn Parallel, usize),
@@ -74,11 +78,12 @@ fn run<I, W, A, O>(
     if units == 0 {
         return;
     }
+    let mut polls = Polls::new(parallel);
     for (row, (input, output)) in input.chunks_exact(depth).zip(output.chunks_exact_mut(units)).enumerate() {
-        if parallel.is_interrupted() {
-            return;
-        }
         for (o, (out, weights)) in output.iter_mut().zip(weights.chunks_exact(depth)).enumerate() {
+            if polls.interrupted_after(depth.saturating_add(OUTPUT_STEPS)) {
+                return;
+            }
             *out = finish(row, o, dot(row, input, weights));
         }
     }
@@ -169,9 +174,11 @@ fn blockwise(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let bias = cx.optional_input::<f32>(2)?;
         let weights = weights.get(cx)?;
         let outputs = cx.output::<f32>(0)?.chunks_exact_mut(units.max(1));
+        let mut pace = Pace::new(cx);
         for (row, (input, outputs)) in rows.values.chunks_exact(depth).zip(outputs).enumerate() {
             let columns = weights.chunks_exact(depth).zip(scales.chunks_exact(blocks));
             for (o, (out, (weights, scales))) in outputs.iter_mut().zip(columns).enumerate() {
+                pace.spend(depth.saturating_mul(2))?;
                 // Sum of the row's steps times weights, and sum of the weights for the zero point.
                 let (mut sum, mut ones) = (0f32, 0f32);
                 let terms = input.chunks_exact(block).zip(weights.chunks_exact(block));
@@ -227,12 +234,17 @@ fn shuffled(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let output = cx.output::<i16>(0)?;
         // The second output has the inputs in the layout that TFLite's kernel reads: minus 128, in blocks of four rows.
         let rows = if input.len() == 4 * depth { 4 } else { 1 };
-        for (i, shown) in cx.output::<u8>(1)?.iter_mut().enumerate() {
-            let (block, row, column) = (i / (rows * 16), i / 16 % rows, i % 16);
-            *shown = input[row * depth + block * 16 + column] ^ 0x80;
+        let mut pace = Pace::new(cx);
+        for (piece, shown) in cx.output::<u8>(1)?.chunks_mut(PIECE).enumerate() {
+            pace.spend(shown.len())?;
+            for (i, shown) in (piece * PIECE..).zip(shown) {
+                let (block, row, column) = (i / (rows * 16), i / 16 % rows, i % 16);
+                *shown = input[row * depth + block * 16 + column] ^ 0x80;
+            }
         }
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(units.max(1))) {
             for (o, out) in output.iter_mut().enumerate() {
+                pace.spend(depth)?;
                 let row = &weights[o / 4 * 4 * depth..][..4 * depth];
                 let parts = row.chunks_exact(64).map(|block| &block[o % 4 * 16..][..16]);
                 let sum = input.iter().zip(parts.flatten()).fold(0i32, |sum, (&a, &b)| {

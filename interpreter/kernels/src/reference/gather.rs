@@ -5,7 +5,7 @@ use delegraph_core::ops::gather::gather_dimensions;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use crate::common::index::dense_strides;
-use crate::common::pace::Pace;
+use crate::common::pace::{Pace, STRING_STEPS};
 use crate::common::prepared::{Integers, Invoke, copy_elements, moved_bits, prepared};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -64,7 +64,9 @@ where
         let output = cx.output(0)?.shape().clone();
         return Ok(Box::new(move |cx| {
             let mut sources = cx.budget().reserved(output.elements())?;
+            let mut pace = Pace::new(cx);
             each(Integers::input(cx, 1)?, &mut |from| {
+                pace.spend(inner.saturating_mul(STRING_STEPS))?;
                 (from..from + inner).try_for_each(|i| sources.push(i))
             })?;
             let strings = cx.strings(0)?;

@@ -34,7 +34,7 @@ fn float(depth: usize) -> Invoke {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let mut pace = Pace::new(cx);
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            pace.spend(depth.saturating_mul(4))?;
+            pace.spend(depth.saturating_mul(ELEMENT_STEPS))?;
             let norm = input.iter().map(|x| x * x).sum::<f32>().sqrt();
             // NaN stays NaN; `max` would return the other number.
             let norm = if norm < 1e-6 { 1e-6 } else { norm };
@@ -43,6 +43,9 @@ fn float(depth: usize) -> Invoke {
         Ok(())
     })
 }
+
+/// Steps of a [`Pace`] per element.
+const ELEMENT_STEPS: usize = 4;
 
 /// Quantized outputs have the scale 1/128 and `zero_point`.
 fn quantized<Q: QuantizedElement>(cx: &PrepareContext<'_>, depth: usize, zero_point: i32) -> Result<Invoke> {
@@ -60,19 +63,22 @@ fn quantized<Q: QuantizedElement>(cx: &PrepareContext<'_>, depth: usize, zero_po
         let (input, output) = (cx.input::<Q>(0)?, cx.output::<Q>(0)?);
         let mut pace = Pace::new(cx);
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            pace.spend(depth.saturating_mul(4))?;
             let centred = |x: Q| Into::<i32>::into(x).wrapping_sub(zero);
-            let square =
-                input.iter().map(|&x| centred(x).wrapping_mul(centred(x))).fold(0, i32::wrapping_add);
-            let inverse = inverse_root(square);
-            for (o, &x) in output.iter_mut().zip(input) {
-                // TFLite multiplies by 128 before the rescaling for uint8, and adds 7 to the shift for int8.
-                let value = match Q::MIN {
-                    0 => inverse.apply(centred(x).wrapping_mul(128)),
-                    _ => Multiplier { shift: inverse.shift + 7, ..inverse }.apply(centred(x)),
-                };
-                *o = Q::clamped(value.wrapping_add(zero_point), Q::MIN, Q::MAX);
-            }
+            let square = |x: &Q| centred(*x).wrapping_mul(centred(*x));
+            let squares = pace.fold(ELEMENT_STEPS, input, 0, |sum, input| {
+                input.iter().map(square).fold(sum, i32::wrapping_add)
+            })?;
+            let inverse = inverse_root(squares);
+            pace.zip(ELEMENT_STEPS, input, output, |input, output| {
+                for (o, &x) in output.iter_mut().zip(input) {
+                    // TFLite multiplies by 128 before the rescaling for uint8, and adds 7 to the shift for int8.
+                    let value = match Q::MIN {
+                        0 => inverse.apply(centred(x).wrapping_mul(128)),
+                        _ => Multiplier { shift: inverse.shift + 7, ..inverse }.apply(centred(x)),
+                    };
+                    *o = Q::clamped(value.wrapping_add(zero_point), Q::MIN, Q::MAX);
+                }
+            })?;
         }
         Ok(())
     }))

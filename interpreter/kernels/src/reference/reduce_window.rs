@@ -63,6 +63,9 @@ fn reduce(cx: &mut PrepareContext<'_>, windows: &Windows, how: Combine) -> Resul
     on_combined!(ty, reduce_of(cx, windows, how)).unwrap_or_else(|| unsupported(cx))
 }
 
+/// Steps of a [`Pace`] per window, beside its elements.
+const WINDOW_STEPS: usize = 16;
+
 /// Each output starts with input 1 and combines the elements of its window, in order. Elements between and around those
 /// of input 0 have the value of input 1, too.
 fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: Combine) -> Result<Invoke> {
@@ -98,22 +101,16 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: C
         };
         let mut outputs = cx.output::<T>(0)?.iter_mut();
         let mut pace = Pace::new(cx);
-        let mut polled = Ok(());
-        starts.for_each([0], |[start]| {
-            if polled.is_ok() {
-                polled = pace.spend(size);
-            }
-            if polled.is_err() {
-                return;
-            }
+        starts.try_for_each([0], |[start]| {
+            pace.spend(size.saturating_add(WINDOW_STEPS))?;
             let mut sum = initial;
             // In this order a NaN replaces an extremum, as in TFLite.
             window.for_each([start], |[i]| sum = combine(input[i], sum));
             if let Some(output) = outputs.next() {
                 *output = sum;
             }
-        });
-        polled
+            Ok(())
+        })
     }))
 }
 

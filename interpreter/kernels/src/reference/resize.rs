@@ -7,6 +7,7 @@ use delegraph_core::ops::resize::{ResizeBilinearParams, ResizeNearestNeighborPar
 use delegraph_core::quantized::resize::{self, Tap, fixed_taps, float_taps};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -61,6 +62,9 @@ fn mix([a, b, c, d]: [i64; 4], y: i64, x: i64) -> i64 {
     (sum + half) / (1 << 20)
 }
 
+/// Steps of a [`Pace`] per element that is computed.
+const CHANNEL_STEPS: usize = 8;
+
 /// Computes each element from its four neighbours: top left, top right, bottom left, bottom right.
 fn interpolate<T: Element, F: Copy + Send + 'static, I: ExactSizeIterator<Item = Tap<F>>>(
     (budget, sizes): (&Arc<Budget>, &Sizes),
@@ -72,16 +76,20 @@ fn interpolate<T: Element, F: Copy + Send + 'static, I: ExactSizeIterator<Item =
     let columns = budget.collect(taps(width, to[1]))?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
-        let mut pixels = output.chunks_exact_mut(channels.max(1));
+        let (mut pixels, mut pace) = (output.chunks_exact_mut(channels.max(1)), Pace::new(cx));
         for image in input.chunks_exact((height * width * channels).max(1)) {
             for row in &rows {
-                cx.check_interrupted()?;
                 for (column, pixel) in columns.iter().zip(&mut pixels) {
-                    let at = |y: usize, x: usize| &image[(y * width + x) * channels..][..channels];
-                    let top = at(row.low, column.low).iter().zip(at(row.low, column.high));
-                    let bottom = at(row.high, column.low).iter().zip(at(row.high, column.high));
-                    for ((out, (&a, &b)), (&c, &d)) in pixel.iter_mut().zip(top).zip(bottom) {
-                        *out = mix([a, b, c, d], row.fraction, column.fraction);
+                    for (piece, pixel) in pixel.chunks_mut(PIECE).enumerate() {
+                        pace.spend(pixel.len().saturating_mul(CHANNEL_STEPS))?;
+                        let at = |y: usize, x: usize| {
+                            &image[(y * width + x) * channels + piece * PIECE..][..pixel.len()]
+                        };
+                        let top = at(row.low, column.low).iter().zip(at(row.low, column.high));
+                        let bottom = at(row.high, column.low).iter().zip(at(row.high, column.high));
+                        for ((out, (&a, &b)), (&c, &d)) in pixel.iter_mut().zip(top).zip(bottom) {
+                            *out = mix([a, b, c, d], row.fraction, column.fraction);
+                        }
                     }
                 }
             }
@@ -94,10 +102,11 @@ fn nearest(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let Nearest { from: [height, width], rows, columns, pixel } = Nearest::new(cx)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
-        let mut pixels = output.chunks_exact_mut(pixel.max(1));
+        let (mut pixels, mut pace) = (output.chunks_exact_mut(pixel.max(1)), Pace::new(cx));
         for image in input.chunks_exact((height * width * pixel).max(1)) {
             for y in &rows {
                 for (x, out) in columns.iter().zip(&mut pixels) {
+                    pace.spend((pixel / 8).saturating_add(CHANNEL_STEPS))?;
                     out.copy_from_slice(&image[(y * width + x) * pixel..][..pixel]);
                 }
             }

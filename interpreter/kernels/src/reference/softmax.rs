@@ -1,5 +1,7 @@
 //! SOFTMAX, LOG_SOFTMAX.
 
+use std::ops::Add;
+
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::softmax::SoftmaxParams;
@@ -23,7 +25,9 @@ fn softmax(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let beta = cx.params::<SoftmaxParams>()?.beta;
     let (input, output) = (cx.input(0)?, cx.output(0)?);
     match (input.ty(), output.ty()) {
-        (TensorType::Float32, _) => float(cx, move |row, out| exp_over_sum(row.iter().copied(), beta, out)),
+        (TensorType::Float32, _) => {
+            float(cx, move |pace, row, out| exp_over_sum(pace, row, |x| x, beta, out))
+        }
         (TensorType::Float16, _) => {
             let depth = depth(cx)?;
             let sums = cx.temporary_of::<f32>(depth)?;
@@ -32,9 +36,10 @@ fn softmax(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                 let sums = &mut cx.temporary::<f32>(sums)?[..depth];
                 let mut pace = Pace::new(cx);
                 for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-                    pace.spend(depth.saturating_mul(ROW_STEPS))?;
-                    exp_over_sum(row.iter().map(|x| x.to_f32()), beta, sums);
-                    out.iter_mut().zip(&*sums).for_each(|(o, s)| *o = f16::from_f32(*s));
+                    exp_over_sum(&mut pace, row, f16::to_f32, beta, sums)?;
+                    pace.zip(ROW_STEPS, sums, out, |sums, out| {
+                        out.iter_mut().zip(sums).for_each(|(o, s)| *o = f16::from_f32(*s));
+                    })?;
                 }
                 Ok(())
             }))
@@ -59,10 +64,14 @@ fn softmax(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 
 fn log_softmax(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match cx.input(0)?.ty() {
-        TensorType::Float32 => float(cx, |row, out| {
-            let max = row.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x));
-            let log_sum = row.iter().map(|x| (x - max).exp()).sum::<f32>().ln();
-            out.iter_mut().zip(row).for_each(|(o, x)| *o = x - max - log_sum);
+        TensorType::Float32 => float(cx, |pace, row, out| {
+            let max =
+                pace.fold(1, row, f32::NEG_INFINITY, |max, row| row.iter().fold(max, |m, &x| m.max(x)))?;
+            let exps = |sum, row: &[f32]| row.iter().map(|x| (x - max).exp()).fold(sum, f32::add);
+            let log_sum = pace.fold(ROW_STEPS, row, 0.0, exps)?.ln();
+            pace.zip(1, row, out, |row, out| {
+                out.iter_mut().zip(row).for_each(|(o, x)| *o = x - max - log_sum);
+            })
         }),
         TensorType::UInt8 => quantized_log::<u8>(cx, 255),
         TensorType::Int8 => quantized_log::<i8>(cx, 127),
@@ -78,24 +87,37 @@ fn depth(cx: &PrepareContext<'_>) -> Result<usize> {
     Ok(cx.input(0)?.shape().last().copied().unwrap_or(1).max(1))
 }
 
-fn float(cx: &PrepareContext<'_>, f: impl Fn(&[f32], &mut [f32]) + Send + 'static) -> Result<Invoke> {
+fn float(
+    cx: &PrepareContext<'_>,
+    f: impl Fn(&mut Pace, &[f32], &mut [f32]) -> Result<()> + Send + 'static,
+) -> Result<Invoke> {
     let depth = depth(cx)?;
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let mut pace = Pace::new(cx);
         for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            pace.spend(depth.saturating_mul(ROW_STEPS))?;
-            f(row, out);
+            f(&mut pace, row, out)?;
         }
         Ok(())
     }))
 }
 
-fn exp_over_sum(row: impl Iterator<Item = f32> + Clone, beta: f32, out: &mut [f32]) {
-    let max = row.clone().fold(f32::NEG_INFINITY, f32::max);
-    out.iter_mut().zip(row).for_each(|(o, x)| *o = ((x - max) * beta).exp());
-    let factor = 1.0 / out.iter().sum::<f32>();
+fn exp_over_sum<T: Copy>(
+    pace: &mut Pace,
+    row: &[T],
+    real: impl Fn(T) -> f32,
+    beta: f32,
+    out: &mut [f32],
+) -> Result<()> {
+    let most = |max, row: &[T]| row.iter().map(|x| real(*x)).fold(max, f32::max);
+    let max = pace.fold(2, row, f32::NEG_INFINITY, most)?;
+    pace.zip(ROW_STEPS, row, out, |row, out| {
+        let row = row.iter().map(|x| real(*x));
+        out.iter_mut().zip(row).for_each(|(o, x)| *o = ((x - max) * beta).exp());
+    })?;
+    let factor = 1.0 / pace.fold(1, out, 0f32, |sum, out| out.iter().copied().fold(sum, f32::add))?;
     out.iter_mut().for_each(|o| *o *= factor);
+    Ok(())
 }
 
 fn rounded(probability: f32, zero_point: i32) -> i32 {
@@ -115,13 +137,15 @@ fn quantized<I: QuantizedElement, O: QuantizedElement>(
         let (input, output) = (cx.input::<I>(0)?, cx.output::<O>(0)?);
         let mut pace = Pace::new(cx);
         for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            pace.spend(depth.saturating_mul(ROW_STEPS))?;
-            let max = highest(row);
+            let max = pace.fold(1, row, I::MIN, highest)?;
             let exp = |x: &I| table[(max - (*x).into()) as usize];
-            let factor = 1.0 / (row.iter().map(exp).sum::<f32>() * scale);
-            for (o, x) in out.iter_mut().zip(row) {
-                *o = O::clamped(quantize(exp(x) * factor, zero_point), O::MIN, O::MAX);
-            }
+            let sum = pace.fold(2, row, 0f32, |sum, row| row.iter().map(exp).fold(sum, f32::add))?;
+            let factor = 1.0 / (sum * scale);
+            pace.zip(ROW_STEPS, row, out, |row, out| {
+                for (o, x) in out.iter_mut().zip(row) {
+                    *o = O::clamped(quantize(exp(x) * factor, zero_point), O::MIN, O::MAX);
+                }
+            })?;
         }
         Ok(())
     }))
@@ -138,14 +162,16 @@ fn quantized_log<T: QuantizedElement>(cx: &PrepareContext<'_>, zero_point: i32) 
         let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
         let mut pace = Pace::new(cx);
         for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            pace.spend(depth.saturating_mul(ROW_STEPS))?;
-            let max = highest(row);
-            let log_sum = row.iter().map(|x| table[(max - (*x).into()) as usize]).sum::<f32>().ln();
-            let offset = (input_scale * max as f32 + log_sum) / output_scale;
-            for (o, &x) in out.iter_mut().zip(row) {
-                let log = scale * x.into() as f32 - offset;
-                *o = T::clamped((log.round_ties_even() + zero_point as f32) as i32, T::MIN, T::MAX);
-            }
+            let max = pace.fold(1, row, T::MIN, highest)?;
+            let exp = |x: &T| table[(max - (*x).into()) as usize];
+            let sum = pace.fold(2, row, 0f32, |sum, row| row.iter().map(exp).fold(sum, f32::add))?;
+            let offset = (input_scale * max as f32 + sum.ln()) / output_scale;
+            pace.zip(ROW_STEPS, row, out, |row, out| {
+                for (o, &x) in out.iter_mut().zip(row) {
+                    let log = scale * x.into() as f32 - offset;
+                    *o = T::clamped((log.round_ties_even() + zero_point as f32) as i32, T::MIN, T::MAX);
+                }
+            })?;
         }
         Ok(())
     }))
@@ -160,14 +186,15 @@ fn of_16_bits(cx: &PrepareContext<'_>, beta: f32) -> Result<Invoke> {
         let (input, output) = (cx.input::<i16>(0)?, cx.output::<i16>(0)?);
         let mut pace = Pace::new(cx);
         for (row, out) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            pace.spend(depth.saturating_mul(ROW_STEPS))?;
-            let max = highest(row);
+            let max = pace.fold(1, row, i16::MIN.into(), highest)?;
             let mut sum = 0i32;
-            for (o, &x) in out.iter_mut().zip(row) {
-                let scaled = to_table.apply(i32::from(x) - max);
-                *o = exp.at(saturated(scaled.saturating_add(i16::MAX.into())));
-                sum += i32::from(*o);
-            }
+            pace.zip(ROW_STEPS, row, out, |row, out| {
+                for (o, &x) in out.iter_mut().zip(row) {
+                    let scaled = to_table.apply(i32::from(x) - max);
+                    *o = exp.at(saturated(scaled.saturating_add(i16::MAX.into())));
+                    sum += i32::from(*o);
+                }
+            })?;
             // Writes the sum, which is at least about 1, as a power of two times 1 + x, for the table of `1 / (1 + x)`.
             let headroom = sum.leading_zeros().clamp(1, 30);
             let shifted = ((i64::from(sum) << (headroom - 1)) + (1 << 13)) >> 14;
@@ -182,8 +209,9 @@ fn of_16_bits(cx: &PrepareContext<'_>, beta: f32) -> Result<Invoke> {
     }))
 }
 
-fn highest<T: QuantizedElement>(row: &[T]) -> i32 {
-    row.iter().fold(T::MIN, |m, &x| m.max(x.into()))
+/// The largest of `max` and the elements.
+fn highest<T: QuantizedElement>(max: i32, row: &[T]) -> i32 {
+    row.iter().fold(max, |max, &x| max.max(x.into()))
 }
 
 #[cfg(test)]

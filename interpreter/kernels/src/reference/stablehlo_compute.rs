@@ -211,6 +211,9 @@ fn sums(cx: &mut PrepareContext<'_>, products: Products) -> Result<Invoke> {
     }
 }
 
+/// Steps of a [`Pace`] per sum, beside its terms.
+const SUM_STEPS: usize = 16;
+
 fn sums_of<I: Element, S: Number, O: Element>(
     cx: &mut PrepareContext<'_>,
     products: Products,
@@ -234,19 +237,14 @@ fn sums_of<I: Element, S: Number, O: Element>(
                 &*padded
             }
         };
-        let (mut pace, mut polled) = (Pace::new(cx), Ok(()));
-        outer.for_each(start, |[i, j, o]| {
-            if polled.is_ok() {
-                polled = pace.spend(terms);
-            }
-            if polled.is_err() {
-                return;
-            }
+        let mut pace = Pace::new(cx);
+        outer.try_for_each(start, |[i, j, o]| {
+            pace.spend(terms.saturating_add(SUM_STEPS))?;
             let mut sum = S::default();
             inner.for_each([i, j], |[i, j]| sum = sum.plus(read(a[i]).times(read(b[j]))));
             output[o] = write(sum);
-        });
-        polled
+            Ok(())
+        })
     }))
 }
 

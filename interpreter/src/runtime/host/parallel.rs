@@ -1,6 +1,7 @@
 //! Threads whose work ends with the invocation.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use delegraph_core::kernel::{Budget, Parallel};
 
@@ -30,8 +31,15 @@ unsafe impl Parallel for Interruptible {
         if tasks < 2 {
             return self.inner.run(tasks, f);
         }
+        // Tasks after an interruption do not read the clock: there may be millions.
+        let ended = AtomicBool::new(false);
         self.inner.run(tasks, &|task| {
-            if !self.budget.is_interrupted() {
+            if ended.load(Ordering::Relaxed) {
+                return;
+            }
+            if self.budget.is_interrupted() {
+                ended.store(true, Ordering::Relaxed);
+            } else {
                 f(task);
             }
         });

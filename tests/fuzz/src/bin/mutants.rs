@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use delegraph_core::{Error, Model, ModelBytes};
 #[cfg(feature = "wgpu")]
 use delegraph_delegate_wgpu::{PipelineCache, WgpuDelegate, WgpuOptions};
+use delegraph_fuzz::measure;
 use delegraph_fuzz::models::run_watched;
 use delegraph_fuzz::mutate::{Dice, mutant};
 use delegraph_fuzz::seeds;
@@ -301,54 +302,4 @@ fn spawn(options: &Options, first: u64, count: u64) -> Result<(Child, Receiver<S
         lines.map(|line| sender.send(line)).find(Result::is_err)
     });
     Ok((child, receiver))
-}
-
-#[cfg(target_os = "linux")]
-mod measure {
-    use std::time::Duration;
-
-    /// Processor time of this process.
-    pub(super) fn processor_time() -> Duration {
-        // SAFETY: `rusage` is a structure of numbers, for which zeros are valid; the pointer is valid for the call.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-            usage
-        };
-        let time = |t: libc::timeval| Duration::new(t.tv_sec.unsigned_abs(), t.tv_usec as u32 * 1000);
-        time(usage.ru_utime) + time(usage.ru_stime)
-    }
-
-    /// Resets the largest resident size, without the memory that the heap keeps from making the mutant.
-    pub(super) fn reset_peak() {
-        #[cfg(target_env = "gnu")]
-        // SAFETY: the function has no preconditions.
-        unsafe {
-            libc::malloc_trim(0)
-        };
-        let _ = std::fs::write("/proc/self/clear_refs", "5");
-    }
-
-    /// The largest resident size since the reset, in bytes.
-    pub(super) fn peak() -> usize {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
-        kilobytes.unwrap_or(0) * 1024
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod measure {
-    use std::time::Duration;
-
-    pub(super) fn processor_time() -> Duration {
-        Duration::ZERO
-    }
-
-    pub(super) fn reset_peak() {}
-
-    pub(super) fn peak() -> usize {
-        0
-    }
 }

@@ -7,7 +7,7 @@ use delegraph_core::kernel::{Parallel, Serial};
 /// Minimum number of elements per task: about a microsecond of a cheap function.
 pub(crate) const PER_TASK: usize = 8 << 10;
 
-/// Maximum number of elements per task of a single thread: some 10 ms, after which the work may be interrupted.
+/// Maximum number of elements per task: some 10 ms, after which the work may be interrupted.
 const MAX_PER_TASK: usize = 8 << 20;
 
 /// Returns the threads for an amount of work, in elements of a cheap function. Starting work on another thread takes a
@@ -23,15 +23,13 @@ pub(crate) fn is_one_task(work: usize) -> bool {
 }
 
 /// Returns the number of items per task, for `count` items that are each as much work as `each` elements: about four
-/// tasks per thread, of at least `PER_TASK` elements. A single thread gets tasks of some 10 ms, between which the work
-/// may be interrupted.
+/// tasks per thread, of at least `PER_TASK` elements. A single thread gets as few tasks as possible. Tasks end after some
+/// 10 ms, so that the work may be interrupted in between.
 pub fn chunk_len(par: &dyn Parallel, count: usize, each: usize) -> usize {
     let threads = par.threads();
-    if threads < 2 {
-        return count.min(MAX_PER_TASK / each.max(1)).max(1);
-    }
-    let least = PER_TASK / each.max(1);
-    count.div_ceil(threads.saturating_mul(4)).max(least).max(1)
+    let [least, most] = [PER_TASK, MAX_PER_TASK].map(|elements| elements / each.max(1));
+    let len = if threads < 2 { count } else { count.div_ceil(threads.saturating_mul(4)).max(least) };
+    len.min(most).max(1)
 }
 
 /// Task numbers `0..tasks`, divided into equal shares. A thread whose share is empty takes tasks from the end of other
@@ -84,6 +82,15 @@ pub(crate) fn serial_tasks(work: usize) -> usize {
 mod tests {
     use super::*;
 
+    struct Two;
+    // SAFETY: `run` never calls `f`.
+    unsafe impl Parallel for Two {
+        fn threads(&self) -> usize {
+            2
+        }
+        fn run(&self, _: usize, _: &(dyn Fn(usize) + Sync)) {}
+    }
+
     #[test]
     fn each_task_is_taken_once() {
         for threads in 1..6 {
@@ -110,14 +117,6 @@ mod tests {
 
     #[test]
     fn small_work_stays_together() {
-        struct Two;
-        // SAFETY: `run` never calls `f`.
-        unsafe impl Parallel for Two {
-            fn threads(&self) -> usize {
-                2
-            }
-            fn run(&self, _: usize, _: &(dyn Fn(usize) + Sync)) {}
-        }
         assert_eq!(
             (threads_for(&Two, PER_TASK).threads(), threads_for(&Two, 2 * PER_TASK).threads()),
             (1, 2)
@@ -126,5 +125,14 @@ mod tests {
         assert_eq!(chunk_len(&Two, 100, PER_TASK), 13);
         assert_eq!(chunk_len(&Two, 1000, PER_TASK / 200), 204);
         assert_eq!(chunk_len(&Two, 0, 0), PER_TASK);
+    }
+
+    #[test]
+    fn tasks_of_large_work_are_bounded() {
+        for par in [&Serial as &dyn Parallel, &Two] {
+            assert_eq!(chunk_len(par, 1000 * MAX_PER_TASK, 1), MAX_PER_TASK);
+            assert_eq!(chunk_len(par, 1000, MAX_PER_TASK / 10), 10);
+            assert_eq!(chunk_len(par, 1000, usize::MAX), 1);
+        }
     }
 }

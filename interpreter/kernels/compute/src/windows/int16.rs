@@ -206,6 +206,9 @@ pub struct DepthwiseI16 {
     to: WideSums,
 }
 
+/// Minimum cost of a pixel, in elements of a cheap function.
+const PIXEL_COST: usize = 32;
+
 /// Channels whose sums are accumulated at a time.
 const BLOCK: usize = 32;
 
@@ -255,8 +258,10 @@ impl DepthwiseI16 {
         if out.is_empty() {
             return Ok(());
         }
-        let work = row.saturating_mul(self.window[0] * self.window[1]);
-        let (rows, par) = (geo.batch * geo.output[0], threads_for(par, work.saturating_mul(geo.output[0])));
+        let work =
+            row.saturating_mul(self.window[0] * self.window[1]).max(geo.output[1].saturating_mul(PIXEL_COST));
+        let rows = geo.batch * geo.output[0];
+        let par = threads_for(par, rows.saturating_mul(work));
         let piece = chunk_len(par, rows, work);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(piece), &|task| {

@@ -8,7 +8,7 @@ use crate::base::buffer::SharedMut;
 use crate::base::error::{ComputeError, Result, check_len, product};
 use crate::base::isa::Isa;
 use crate::simd::{Simd, SimdTask, dispatch};
-use crate::threads::share::threads_for;
+use crate::threads::share::{chunk_len, threads_for};
 
 /// Position of an output row or column between two rows or columns of the input.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -296,11 +296,15 @@ impl<T: Interpolate> Bilinear<T> {
         check_len("output", out.len(), product("output", &[rows, row])?)?;
         let par = threads_for(par, out.len().saturating_mul(4));
         let shared = SharedMut::new(out);
-        par.run(rows, &|index| {
-            let input = &input[index / self.rows.len() * image..][..image];
-            // SAFETY: each task has another row, and `Parallel::run` calls each task at most once.
-            let out = unsafe { shared.slice(index * row, row) };
-            dispatch(isa, RowTask { shape: self, input, tap: self.rows[index % self.rows.len()], out });
+        // Very short rows take as long as a few elements.
+        let per_task = chunk_len(par, rows, row.saturating_mul(4).max(ROW_COST));
+        par.run(rows.div_ceil(per_task), &|task| {
+            for index in task * per_task..((task + 1) * per_task).min(rows) {
+                let input = &input[index / self.rows.len() * image..][..image];
+                // SAFETY: each task has other rows, and `Parallel::run` calls each task at most once.
+                let out = unsafe { shared.slice(index * row, row) };
+                dispatch(isa, RowTask { shape: self, input, tap: self.rows[index % self.rows.len()], out });
+            }
         });
         Ok(())
     }
@@ -314,6 +318,9 @@ fn mix_sixteenths<T: Interpolate, const N: usize>([a, b, c, d]: [[T; N]; 4], y: 
     }
     out
 }
+
+/// Minimum cost of a row, in elements of a cheap function.
+const ROW_COST: usize = 32;
 
 /// Elements of an output row that are computed at a time.
 const BLOCK: usize = 256;
