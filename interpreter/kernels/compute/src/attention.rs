@@ -1,6 +1,6 @@
 //! Scaled dot-product attention in single precision.
 
-use delegraph_core::kernel::{Parallel, Serial};
+use delegraph_core::kernel::Parallel;
 
 use crate::base::buffer::{SharedMut, carve, scratch_bytes};
 use crate::base::clamp::Clamp;
@@ -8,6 +8,7 @@ use crate::base::error::{ComputeError, Result, check_len, check_multiple, produc
 use crate::base::isa::Isa;
 use crate::matmul::gemm::{BatchMatMulF32, MatrixLayout};
 use crate::rows::softmax::{Softmax, softmax_in_place};
+use crate::threads::share::OneThread;
 
 /// Sizes of queries `[batch, queries, heads, width]`, and of keys and values `[batch, keys, groups, width]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,8 +144,11 @@ impl AttentionF32 {
             // SAFETY: parts are disjoint, and `Parallel::run` calls each task at most once.
             let scratch = unsafe { scratch.slice(index * part, part) };
             for job in index * per_part..((index + 1) * per_part).min(jobs) {
+                if par.is_interrupted() {
+                    return;
+                }
                 // Cannot fail: all lengths are those of the products.
-                let _ = group(job, scratch, &Serial);
+                let _ = group(job, scratch, &OneThread(par));
             }
         });
         Ok(())
@@ -210,6 +214,7 @@ impl AttentionF32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Serial;
     use crate::random::Rng;
     use crate::testing::close;
     use crate::threads::pool::ThreadPool;

@@ -53,7 +53,7 @@ pub use rows::normalize::{Normalize, unit_length};
 pub use rows::reduce::{Each, Fold, Reduce, Sums, fold, stack};
 pub use rows::softmax::{Softmax, SoftmaxBytes, softmax, softmax_in_place};
 pub use threads::pool::ThreadPool;
-pub use threads::share::{chunk_len, threads_for};
+pub use threads::share::{OneThread, chunk_len, threads_for};
 pub use windows::depthwise::DepthwiseF32;
 pub use windows::depthwise_i8::DepthwiseI8;
 pub use windows::int16::{DepthwiseI16, LOW_OF_ZERO, Scale, WideSums, halves};

@@ -8,6 +8,9 @@ use delegraph_core::kernel::{Budget, InvokeContext, Parallel};
 /// Number of steps between two polls; a step is about a nanosecond.
 const STEPS: usize = 1 << 22;
 
+/// Products of a matrix product per step.
+pub(crate) const PRODUCTS: usize = 16;
+
 /// Steps of a [`Pace`] for a string of unknown length.
 pub(crate) const STRING_STEPS: usize = 8;
 

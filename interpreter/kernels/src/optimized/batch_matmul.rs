@@ -7,16 +7,15 @@ use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use super::{byte_quant, compute_error, compute_multiplier, optimize, pack_shared};
 use crate::common::index::Nest;
-use crate::common::pace::Polls;
+use crate::common::pace::{PRODUCTS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::Multiplier;
 use crate::common::weights::scale_zero_point;
 use delegraph_compute::{
-    BatchMatMulF32, ByteQuant, Clamp, GemmF32, Isa, MatrixLayout, Parts, Serial, dequantize, requantize,
+    BatchMatMulF32, ByteQuant, Clamp, GemmF32, Isa, MatrixLayout, OneThread, Parts, dequantize, requantize,
 };
 
-/// Products per step of a poll, and steps per pair of matrices beside them.
-const PRODUCTS: usize = 16;
+/// Steps of a poll per pair of matrices, beside their products and elements.
 const PAIR_STEPS: usize = 128;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -158,7 +157,8 @@ impl Products {
             self.product.run(a, b, out, Clamp::NONE, scratch, par)
         };
         // Products of many small matrices are not interrupted by themselves.
-        let steps = size.saturating_mul(self.depth / PRODUCTS).saturating_add(PAIR_STEPS);
+        let products = size.saturating_mul(self.depth) / PRODUCTS;
+        let steps = products.saturating_add(size_a + size_b + size).saturating_add(PAIR_STEPS);
         if self.parts == 1 {
             let mut polls = Polls::new(par);
             for (pair, out) in self.pairs.iter().zip(output.chunks_exact_mut(size)) {
@@ -181,7 +181,7 @@ impl Products {
                     return;
                 }
                 // Cannot fail: all lengths are those of the product.
-                let _ = product(*pair, out, scratch, &Serial);
+                let _ = product(*pair, out, scratch, &OneThread(par));
             }
         });
         Ok(())

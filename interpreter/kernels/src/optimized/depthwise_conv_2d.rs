@@ -6,7 +6,9 @@ use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::spread::Spread;
-use super::{Quantized, clamp_of, compute_error, geometry, hybrid, int16, optimize_packed, pack_shared};
+use super::{
+    Quantized, clamp_of, compute_error, geometry, hybrid, int16, is_long_row, optimize_packed, pack_shared,
+};
 use crate::common::prepared::Invoke;
 use crate::common::weights::Requantize;
 use delegraph_compute::{ChannelTies, ConvGeometry, DepthwiseF32, DepthwiseFilter, DepthwiseI8, Isa};
@@ -29,6 +31,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     };
     let multiplier = channels.checked_div(geo.in_channels).unwrap_or(0);
     if multiplier == 0 || geo.in_channels.checked_mul(multiplier) != Some(channels) {
+        return Ok(None);
+    }
+    if is_long_row(geo.output[1], height.saturating_mul(width), channels) {
         return Ok(None);
     }
     // If several output channels read one input channel, the kernels get an input with repeated channels.

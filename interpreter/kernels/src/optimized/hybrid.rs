@@ -5,7 +5,7 @@ use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{Quantization, Result};
 
 use super::{compute_error, pack_own, pack_shared};
-use crate::common::pace::{IMAGE_STEPS, Polls};
+use crate::common::pace::{IMAGE_STEPS, PRODUCTS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
 use delegraph_compute::{
@@ -105,13 +105,16 @@ pub(super) fn conv_2d(
     let geo = ConvGeometry { batch: 1, ..geo };
     let pack = || ConvI8::pack(Isa::best(), filter, &geo, &parts.weights, STEPS, None, STEPS, None);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
-    let totals = parts.totals(filter.height * filter.width * filter.in_channels);
+    let depth = filter.height * filter.width * filter.in_channels;
+    let totals = parts.totals(depth);
     let scale = || conv.float_output(&parts.scales, &totals, parts.bias.as_deref(), parts.clamp);
     let floats = pack_own(cx, scale)?;
     let mut plan = pack_own(cx, || conv.plan(&geo, cx.threads())?.keep_addresses())?;
     let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
     let out_image = pixels.saturating_mul(filter.out_channels);
     let dynamic = DynamicInput::new(cx, batch, image, asymmetric)?;
+    let products = out_image.saturating_mul(depth.div_ceil(PRODUCTS));
+    let steps_per_image = image.saturating_add(products).saturating_add(IMAGE_STEPS);
     let (scratch, padding) = (cx.temporary(plan.scratch_len()), cx.temporary(conv.padding_len()));
     Ok(Some(Box::new(move |cx| {
         let input = cx.input::<f32>(0)?;
@@ -120,7 +123,7 @@ pub(super) fn conv_2d(
         let (scratch, output, par) = (cx.temporary::<u8>(scratch)?, cx.output::<f32>(0)?, cx.parallel());
         let mut polls = Polls::new(par);
         for (i, output) in output.chunks_exact_mut(out_image.max(1)).enumerate() {
-            if polls.interrupted_after(image.saturating_add(IMAGE_STEPS)) {
+            if polls.interrupted_after(steps_per_image) {
                 break;
             }
             let scales = RowScales::Single(steps.scales[i], steps.zero_points[i]);
@@ -162,6 +165,8 @@ pub(super) fn depthwise_conv_2d(
     let (spread_len, pixels) =
         (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
     let image = spread_len / multiplier;
+    let products = pixels.saturating_mul(channels).saturating_mul((height * width).div_ceil(PRODUCTS));
+    let steps_per_image = spread_len.saturating_add(products).saturating_add(IMAGE_STEPS);
     let dynamic = DynamicInput::new(cx, batch, image, true)?;
     let whole = cx.temporary_of::<f32>(spread_len)?;
     let single = if multiplier == 1 { None } else { Some(cx.temporary_of::<f32>(image)?) };
@@ -179,7 +184,7 @@ pub(super) fn depthwise_conv_2d(
             steps.values.chunks_exact(image.max(1)).zip(output.chunks_exact_mut((pixels * channels).max(1)));
         let mut polls = Polls::new(par);
         for (i, (steps_of_image, output)) in images.enumerate() {
-            if polls.interrupted_after(image.saturating_add(IMAGE_STEPS)) {
+            if polls.interrupted_after(steps_per_image) {
                 break;
             }
             let (scale, zero) = (steps.scales[i], steps.zero_points[i]);

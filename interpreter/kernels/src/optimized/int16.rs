@@ -7,7 +7,7 @@ use delegraph_core::ops::fully_connected::FullyConnectedParams;
 
 use super::spread::Spread;
 use super::{compute_error, compute_multiplier, pack_shared};
-use crate::common::pace::{IMAGE_STEPS, Polls};
+use crate::common::pace::{IMAGE_STEPS, PRODUCTS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{
     Requantize, Weights, check_symmetric, check_zero_points, scale_zero_point, weight_scales,
@@ -102,7 +102,8 @@ pub(super) fn conv_2d(
     let plan = |band: &Band| conv.plan(&band.geo, cx.threads()).map_err(compute_error);
     let mut plans = list.iter().map(plan).collect::<Result<Vec<_>>>()?;
     let scratch = plans.iter().map(ConvPlan::scratch_len).max().unwrap_or(0);
-    let line = geo.output[1] * filter.out_channels;
+    let (line, depth) =
+        (geo.output[1] * filter.out_channels, filter.height * filter.width * filter.in_channels);
     let memory = Memory::new(cx, inputs, rows * line, scratch)?;
     let padding = [0, LOW_OF_ZERO].map(|byte| vec![byte; conv.padding_len()]);
     let (image, out_image) = (geo.input[0] * geo.input[1] * geo.in_channels, geo.output[0] * line);
@@ -118,8 +119,9 @@ pub(super) fn conv_2d(
         {
             for (band, plan) in list.iter().zip(&mut plans) {
                 // The steps of a small band are single tasks, which are not interrupted.
-                let elements = band.input.len().saturating_add(band.geo.output[0] * line);
-                if polls.interrupted_after(elements.saturating_add(IMAGE_STEPS)) {
+                let sums = (band.geo.output[0] * line).saturating_mul(1 + depth / PRODUCTS);
+                if polls.interrupted_after(band.input.len().saturating_add(sums).saturating_add(IMAGE_STEPS))
+                {
                     return Ok(());
                 }
                 let input = &input[band.input.clone()];
@@ -223,7 +225,7 @@ pub(super) fn fully_connected(
             [cx.temporary::<i32>(memory.sums[0])?, cx.temporary::<i32>(memory.sums[1])?];
         let mut polls = Polls::new(par);
         for (input, output) in input.chunks(most * depth).zip(output.chunks_mut(most * units)) {
-            if polls.interrupted_after(input.len().saturating_add(output.len())) {
+            if polls.interrupted_after(input.len() + output.len().saturating_mul(1 + depth / PRODUCTS)) {
                 break;
             }
             let rows = input.len() / depth;

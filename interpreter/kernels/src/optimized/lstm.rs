@@ -9,7 +9,7 @@ use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::{compute_error, optimize_packed, pack_own};
-use crate::common::pace::Polls;
+use crate::common::pace::{PRODUCTS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{Weights, scale_zero_point};
 use delegraph_compute::{
@@ -52,7 +52,7 @@ impl Order {
 /// Minimum number of multiply-adds of a product that is divided over threads: smaller ones take less time than waking
 /// threads.
 const WORTH_THREADS: usize = 1 << 19;
-/// Steps of a poll per step of the sequence, beside its sums.
+/// Steps of a poll per step of the sequence and per row of a batch, beside their elements.
 const STEP_STEPS: usize = 256;
 
 /// Bounds without effect.
@@ -273,14 +273,17 @@ impl Lstm {
         self.inputs.run(batch * steps, input, gates, &mut scratch, par)?;
         let small = batch * cells * width < WORTH_THREADS;
         let step_par: &dyn Parallel = if small { &Serial } else { par };
-        let mut polls = Polls::new(par);
+        let (mut polls, products) = (Polls::new(par), batch.saturating_mul(cells).saturating_mul(width));
         for step in 0..steps {
-            // The work of a step is too small to be interrupted.
-            if polls.interrupted_after(batch.saturating_mul(width).saturating_add(STEP_STEPS)) {
-                break;
+            // The product of few rows is not interrupted by itself.
+            if polls.interrupted_after(products / PRODUCTS + STEP_STEPS) {
+                return Ok(());
             }
             self.recurrent.run(batch, last, sums, &mut scratch, step_par)?;
             for b in 0..batch {
+                if polls.interrupted_after(width + STEP_STEPS) {
+                    return Ok(());
+                }
                 let at = self.order.at(b, step);
                 let sums = &mut sums[b * width..][..width];
                 sums.iter_mut().zip(&gates[at * width..]).for_each(|(s, g)| *s += g);

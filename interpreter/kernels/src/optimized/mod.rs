@@ -111,6 +111,17 @@ impl Kernel for Optimized {
     }
 }
 
+/// Maximum number of windows of a row of outputs, and of vectors of `VECTOR` elements in them: some 50 ms.
+const MAX_WINDOWS: usize = 1 << 21;
+const MAX_VECTORS: usize = 1 << 24;
+const VECTOR: usize = 16;
+
+/// Returns whether a row of outputs takes long: kernels do not interrupt it, but the reference kernels do.
+fn is_long_row(windows: usize, taps: usize, channels: usize) -> bool {
+    let vectors = windows.saturating_mul(taps).saturating_mul(channels.div_ceil(VECTOR));
+    windows > MAX_WINDOWS || vectors > MAX_VECTORS
+}
+
 /// Weights in the form that a kernel reads.
 struct Packed<T> {
     weights: T,

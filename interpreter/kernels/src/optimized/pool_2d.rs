@@ -5,15 +5,10 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
-use super::{clamp_of, compute_error, geometry, optimize};
+use super::{clamp_of, compute_error, geometry, is_long_row, optimize};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::activation_range;
 use delegraph_compute::{Isa, Pool, pool_2d, pool_2d_bytes};
-
-/// Maximum number of windows of a row of outputs, and of vectors of `VECTOR` elements in them: some 50 ms.
-const MAX_WINDOWS: usize = 1 << 21;
-const MAX_VECTORS: usize = 1 << 24;
-const VECTOR: usize = 16;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::AVERAGE_POOL_2D, 1..=3, |cx| prepare(cx, Pool::Average));
@@ -35,12 +30,9 @@ fn prepare(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
     if geo.has_empty_window {
         return Ok(None);
     }
-    // The computation of a row of outputs is not interrupted; the reference kernel polls at each output.
     let &[_, input_height, input_width, _] = &input.shape()[..] else { return Ok(None) };
     let window = height.min(input_height).saturating_mul(width.min(input_width));
-    let (windows, channels) = (output.shape()[2], output.shape()[3]);
-    let vectors = window.saturating_mul(windows).saturating_mul(channels.div_ceil(VECTOR));
-    if windows > MAX_WINDOWS || vectors > MAX_VECTORS {
+    if is_long_row(output.shape()[2], window, output.shape()[3]) {
         return Ok(None);
     }
     let isa = Isa::best();

@@ -7,7 +7,7 @@ use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 
 use super::{byte_quant, compute_error, optimize_packed, pack_own, pack_shared};
-use crate::common::pace::{IMAGE_STEPS, Polls};
+use crate::common::pace::{self, IMAGE_STEPS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Requantize, Weights, channel_scales, weight_scales};
 use crate::reference::transpose_conv_scatter;
@@ -291,6 +291,8 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let image = shape.input[0] * shape.input[1] * shape.channels;
     let out_image = shape.output[0] * shape.output[1] * shape.filters;
     let dynamic = DynamicInput::new(cx, batch, image, true)?;
+    let products = image.saturating_mul(shape.columns().div_ceil(pace::PRODUCTS));
+    let steps_per_image = out_image.saturating_add(products).saturating_add(IMAGE_STEPS);
     Ok(Some(Box::new(move |cx| {
         let input = cx.input::<f32>(2)?;
         let steps = dynamic.quantize(cx, input)?;
@@ -299,7 +301,7 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         let (scratch, par) = (cx.temporary::<u8>(scratch)?, cx.parallel());
         let mut polls = Polls::new(par);
         for (i, output) in output.chunks_exact_mut(out_image).enumerate() {
-            if polls.interrupted_after(out_image.saturating_add(IMAGE_STEPS)) {
+            if polls.interrupted_after(steps_per_image) {
                 break;
             }
             let (scale, zero) = (steps.scales[i], steps.zero_points[i]);

@@ -45,6 +45,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
+/// The work is interrupted.
+struct Ended;
+
 /// Steps of a poll per output, beside its products.
 const OUTPUT_STEPS: usize = 8;
 
@@ -91,15 +94,14 @@ impl Product {
         finish: impl Fn(usize, usize, S) -> O,
     ) {
         let [[a_row, a_column], [b_row, b_column]] = self.strides;
-        let (mut output, mut polls, mut interrupted) = (output.iter_mut(), Polls::new(parallel), false);
-        self.batches.for_each([0; 2], |[at_a, at_b]| {
+        let (mut output, mut polls) = (output.iter_mut(), Polls::new(parallel));
+        let matrices = |[at_a, at_b]: [usize; 2]| {
             let (a, b) = (&a[at_a * self.rows * self.depth..], &b[at_b * self.depth * self.columns..]);
             for row in 0..self.rows {
                 for column in 0..self.columns {
-                    let Some(out) = output.next() else { return };
-                    if interrupted || polls.interrupted_after(self.depth.saturating_add(OUTPUT_STEPS)) {
-                        interrupted = true;
-                        return;
+                    let Some(out) = output.next() else { return Err(Ended) };
+                    if polls.interrupted_after(self.depth.saturating_add(OUTPUT_STEPS)) {
+                        return Err(Ended);
                     }
                     let row_of_all = at_a * self.rows + row;
                     let sum = (0..self.depth).fold(S::default(), |sum, k| {
@@ -109,7 +111,10 @@ impl Product {
                     *out = finish(row_of_all, column, sum);
                 }
             }
-        });
+            Ok(())
+        };
+        // Results of work that has ended early are not used.
+        let _ = self.batches.try_for_each([0; 2], matrices);
     }
 }
 

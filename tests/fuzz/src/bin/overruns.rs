@@ -1,10 +1,11 @@
-//! `overruns [--on cpu,reference] [--megabytes N] [--only TEXT] FOLDER…` finds work that a time limit does not end.
+//! `overruns [--on cpu,reference] [--megabytes N] [--threads N] [--only TEXT] FOLDER…` finds work that a time limit does
+//! not end.
 //!
 //! The models are the cases of the conformance suite and those below the folders, of at most two nodes; of models whose
 //! operators, types and ranks are equal, only the first is used. Each dimension of the input with the most dimensions is
 //! enlarged in turn, until the inputs of its shape have N million bytes together (64 by default), and the model is
-//! prepared and run with one thread and a time limit of 50 ms for each. Calls that take 150 ms of processor time more
-//! are printed, and the exit status is 1.
+//! prepared and run with a time limit of 50 ms for each, by one thread or as many as given. Calls that take 150 ms of
+//! processor time more, per thread, are printed, and the exit status is 1.
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,6 +27,7 @@ const MAX_EXTENT: usize = 1 << 30;
 struct Options {
     on: Vec<String>,
     bytes: usize,
+    threads: usize,
     only: String,
     folders: Vec<PathBuf>,
 }
@@ -33,7 +35,8 @@ struct Options {
 impl Options {
     fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
         let on = ["cpu", "reference"].map(str::to_owned).to_vec();
-        let mut options = Options { on, bytes: 64_000_000, only: String::new(), folders: Vec::new() };
+        let mut options =
+            Options { on, bytes: 64_000_000, threads: 1, only: String::new(), folders: Vec::new() };
         let mut words = words;
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} takes a value"));
@@ -43,6 +46,10 @@ impl Options {
                     let megabytes = value()?;
                     let bytes = megabytes.parse::<usize>().ok().and_then(|n| n.checked_mul(1_000_000));
                     options.bytes = bytes.ok_or_else(|| format!("--megabytes {megabytes}: not a size"))?;
+                }
+                "--threads" => {
+                    let threads = value()?;
+                    options.threads = threads.parse().map_err(|e| format!("--threads {threads}: {e}"))?;
                 }
                 "--only" => options.only = value()?,
                 folder if !folder.starts_with('-') => options.folders.push(folder.into()),
@@ -75,6 +82,7 @@ fn search(options: &Options) -> Result<usize, String> {
         collect(folder, &mut files).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     let models = files.into_iter().filter_map(|file| Model::from_bytes(ModelBytes::new(file)).ok());
+    let threads = u32::try_from(options.threads).unwrap_or(u32::MAX);
     let (mut seen, mut runs, mut found) = (HashSet::new(), 0, 0);
     for model in models {
         let Some(kind) = kind(&model).filter(|kind| kind.contains(&options.only)) else { continue };
@@ -85,8 +93,8 @@ fn search(options: &Options) -> Result<usize, String> {
         for on in &options.on {
             for shapes in &enlarged {
                 runs += 1;
-                for (call, time) in run(&model, on, shapes).unwrap_or_default() {
-                    if time > TIME + ALLOWED {
+                for (call, time) in run(&model, on, options.threads, shapes).unwrap_or_default() {
+                    if time > (TIME + ALLOWED).saturating_mul(threads) {
                         found += 1;
                         println!("{time:.2?} to {call} on {on}: {kind}, inputs {shapes:?}");
                     }
@@ -158,9 +166,14 @@ fn enlarged(model: &Model, bytes: usize) -> Option<Vec<Shapes>> {
 }
 
 /// Prepares and invokes; returns the processor time of each.
-fn run(model: &Model, on: &str, shapes: &Shapes) -> Result<[(&'static str, Duration); 2], Error> {
+fn run(
+    model: &Model,
+    on: &str,
+    threads: usize,
+    shapes: &Shapes,
+) -> Result<[(&'static str, Duration); 2], Error> {
     let limits = ResourceLimits::default().with_memory(MEMORY).with_time(TIME);
-    let builder = Interpreter::builder(model.clone()).limits(limits).threads(1).prepare_later();
+    let builder = Interpreter::builder(model.clone()).limits(limits).threads(threads).prepare_later();
     let mut interpreter = match on {
         "reference" => builder.resolver(ReferenceOpResolver::new()),
         _ => builder.resolver(BuiltinOpResolver::new()),

@@ -16,6 +16,24 @@ pub fn threads_for(par: &dyn Parallel, work: usize) -> &dyn Parallel {
     if is_one_task(work) { &Serial } else { par }
 }
 
+/// The calling thread of several, for a task that is divided further. Ends with the work of all threads.
+pub struct OneThread<'p>(pub &'p dyn Parallel);
+
+// SAFETY: `run` calls `f` at most once per number, on the calling thread.
+unsafe impl Parallel for OneThread<'_> {
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        (0..tasks).take_while(|_| !self.is_interrupted()).for_each(f);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.0.is_interrupted()
+    }
+}
+
 /// Returns whether an amount of work, in elements of a cheap function, is one task of the calling thread. For small
 /// tensors, kernels then skip the divisions of [`chunk_len`], which take longer than the elements.
 pub(crate) fn is_one_task(work: usize) -> bool {
@@ -73,8 +91,8 @@ impl Shares<'_> {
     }
 }
 
-/// Number of tasks that one thread divides `work` elements into.
-pub(crate) fn serial_tasks(work: usize) -> usize {
+/// Minimum number of tasks for `work` elements, whatever the number of threads.
+pub(crate) fn min_tasks(work: usize) -> usize {
     work.div_ceil(MAX_PER_TASK).max(1)
 }
 

@@ -10,7 +10,7 @@ use crate::base::error::{ComputeError, Result, check_len, product};
 use crate::base::isa::Isa;
 use crate::matmul::geometry::{Checked, ConvGeometry};
 use crate::simd::{Simd, SimdTask, dispatch, lanes};
-use crate::threads::share::{serial_tasks, threads_for};
+use crate::threads::share::{min_tasks, threads_for};
 
 /// DEPTHWISE_CONV_2D with a packed filter and fused bias and clamp. Each input channel is read by the same number of
 /// neighbouring output channels: by one, or by all of a vector ([`DepthwiseF32::reads_repeatedly`]).
@@ -118,7 +118,8 @@ impl DepthwiseF32 {
         // With few rows, the threads also divide the channels.
         let parts = if par.threads() > 1 { (4 * par.threads()).div_ceil(rows).min(vectors) } else { 1 };
         let work = out.len().saturating_mul(self.window[0] * self.window[1]);
-        let per_task = rows.div_ceil(if par.threads() > 1 { 8 * par.threads() } else { serial_tasks(work) });
+        let least = if par.threads() > 1 { 8 * par.threads() } else { 1 };
+        let per_task = rows.div_ceil(min_tasks(work).max(least));
         let step = vectors.div_ceil(parts);
         let shared = SharedMut::new(out);
         par.run(rows.div_ceil(per_task) * parts, &|task| {

@@ -15,7 +15,7 @@ use crate::base::isa::Isa;
 use crate::base::requant::{ANY_SUM, ByteQuant, OutputQuant, Requant, RequantPart};
 use crate::matmul::geometry::{Checked, ConvGeometry, DepthwiseFilter};
 use crate::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
-use crate::threads::share::{serial_tasks, threads_for};
+use crate::threads::share::{min_tasks, threads_for};
 use crate::windows::depthwise_i8_pairs::Pairs;
 #[cfg(target_arch = "x86_64")]
 use crate::windows::{depthwise_i8_row as row, depthwise_i8_wide as packed, depthwise_i8_x86 as x86};
@@ -196,7 +196,8 @@ impl DepthwiseI8 {
         let threads = par.threads();
         let parts = if threads > 1 { (4 * threads).div_ceil(rows).min(vectors) } else { 1 };
         let work = out.len().saturating_mul(taps);
-        let per_task = rows.div_ceil(if threads > 1 { 8 * threads } else { serial_tasks(work) });
+        let least = if threads > 1 { 8 * threads } else { 1 };
+        let per_task = rows.div_ceil(min_tasks(work).max(least));
         // Multiples of four vectors, as blocks have four.
         let step = vectors.div_ceil(parts).next_multiple_of(4);
         let shared = SharedMut::new(out);
