@@ -39,7 +39,9 @@ pub use base::requant::{ByteQuant, ChannelTies, Factor, Multiplier, OutputQuant,
 pub use delegraph_core::kernel::{Parallel, Serial};
 pub use elementwise::broadcast::Broadcast;
 pub use elementwise::byte_pairs::{ByteBinary, ByteBinaryOp, ByteBinaryQuant};
-pub use elementwise::dynamic::{Quantizing, SumScales, extent, quantize_rows, to_steps};
+pub use elementwise::dynamic::{
+    Pixels, Quantizing, SumScales, extent, quantize_pixels, quantize_rows, to_steps,
+};
 pub use elementwise::int8::{dequantize, lookup, quantize, requantize};
 pub use elementwise::int16::{map, map_groups, zip_i16};
 pub use elementwise::single::{Binary, Unary, unary};

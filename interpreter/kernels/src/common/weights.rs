@@ -11,7 +11,7 @@ use half::f16;
 use super::index::packed;
 use super::prepared::unsupported_type;
 use super::quantized::{Multiplier, activation_range};
-use delegraph_compute::{Isa, Quantizing, compute_error, quantize_rows};
+use delegraph_compute::{Isa, Pixels, Quantizing, compute_error, quantize_pixels, quantize_rows};
 
 /// A weight tensor of INT8, INT4 or INT2, or of UINT8 that holds signed numbers. Weights of 8 bits may be sparse.
 #[derive(Debug, Clone)]
@@ -120,6 +120,10 @@ where
 pub(crate) struct DynamicInput {
     rows: usize,
     row: usize,
+    /// The pixels of each row that are quantized, if not all are used.
+    pixels: Option<Pixels>,
+    /// Number of quantized values of each row.
+    kept: usize,
     quantizing: Quantizing,
     quantized: Temporary,
     scales: Temporary,
@@ -144,13 +148,34 @@ impl DynamicInput {
         row: usize,
         asymmetric: bool,
     ) -> Result<Self> {
+        Self::of(cx, (rows, row), None, asymmetric)
+    }
+
+    /// For `rows` images of `row` elements, of which only `pixels` are used.
+    pub(crate) fn of_pixels(
+        cx: &mut PrepareContext<'_>,
+        (rows, row): (usize, usize),
+        pixels: Pixels,
+        asymmetric: bool,
+    ) -> Result<Self> {
+        Self::of(cx, (rows, row), Some(pixels), asymmetric)
+    }
+
+    fn of(
+        cx: &mut PrepareContext<'_>,
+        (rows, row): (usize, usize),
+        pixels: Option<Pixels>,
+        asymmetric: bool,
+    ) -> Result<Self> {
+        let kept = pixels.map_or(row, |pixels| pixels.channels * pixels.count[0] * pixels.count[1]);
         let elements = rows
             .checked_mul(row)
+            .and(rows.checked_mul(kept))
             .ok_or_else(|| Error::OutOfMemory(format!("{rows} rows of {row} elements")))?;
         let quantized = cx.temporary_of::<i8>(elements)?;
         let (scales, zero_points) = (cx.temporary_of::<f32>(rows)?, cx.temporary_of::<i32>(rows)?);
         let quantizing = Quantizing::new(asymmetric);
-        Ok(DynamicInput { rows, row, quantizing, quantized, scales, zero_points })
+        Ok(DynamicInput { rows, row, pixels, kept, quantizing, quantized, scales, zero_points })
     }
 
     /// Quantizes `input`. May be called once per `invoke`.
@@ -159,12 +184,18 @@ impl DynamicInput {
         cx: &mut InvokeContext<'a>,
         input: &[f32],
     ) -> Result<QuantizedRows<'a>> {
-        let values = &mut cx.temporary::<i8>(self.quantized)?[..self.rows * self.row];
+        let values = &mut cx.temporary::<i8>(self.quantized)?[..self.rows * self.kept];
         let scales = &mut cx.temporary::<f32>(self.scales)?[..self.rows];
         let zero_points = &mut cx.temporary::<i32>(self.zero_points)?[..self.rows];
         let (input, par) = (&input[..input.len().min(self.rows * self.row)], cx.parallel());
-        quantize_rows(Isa::best(), self.quantizing, self.row, input, values, scales, zero_points, par)
-            .map_err(compute_error)?;
+        let (isa, row) = (Isa::best(), self.row);
+        match self.pixels {
+            Some(pixels) => {
+                quantize_pixels(isa, self.quantizing, row, pixels, input, values, scales, zero_points, par)
+            }
+            None => quantize_rows(isa, self.quantizing, row, input, values, scales, zero_points, par),
+        }
+        .map_err(compute_error)?;
         Ok(QuantizedRows { values, scales, zero_points })
     }
 }

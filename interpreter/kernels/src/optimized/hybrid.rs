@@ -9,8 +9,8 @@ use crate::common::pace::{IMAGE_STEPS, PRODUCTS, Polls};
 use crate::common::prepared::Invoke;
 use crate::common::weights::{DynamicInput, Weights, check_zero_points, weight_scales};
 use delegraph_compute::{
-    ByteQuant, Clamp, ConvGeometry, ConvI8, DepthwiseF32, DepthwiseFilter, Filter, GemmI8, Isa, RowScales,
-    SumScales, map, spread,
+    ByteQuant, Clamp, ConvGeometry, ConvI8, DepthwiseF32, DepthwiseFilter, Filter, GemmI8, Isa, Pixels,
+    RowScales, SumScales, map, spread,
 };
 
 /// Inputs are quantized to signed steps.
@@ -103,6 +103,18 @@ pub(super) fn conv_2d(
     let asymmetric = parts.scales.iter().any(|scale| *scale != parts.scales[0]) || filter.groups != 1;
     let batch = geo.batch;
     let geo = ConvGeometry { batch: 1, ..geo };
+    let whole = geo.input_len().map_err(compute_error)?;
+    // Strides of single pixels leave out most of the image, which is not quantized.
+    let kept = (geo.window == [1, 1] && geo.padding == [0, 0] && geo.stride != [1, 1]).then_some(Pixels {
+        width: geo.input[1],
+        channels: geo.in_channels,
+        stride: geo.stride,
+        count: geo.output,
+    });
+    let geo = match kept {
+        Some(_) => ConvGeometry { input: geo.output, stride: [1, 1], ..geo },
+        None => geo,
+    };
     let pack = || ConvI8::pack(Isa::best(), filter, &geo, &parts.weights, STEPS, None, STEPS, None);
     let conv = pack_shared(cx, &[filter.groups], pack)?;
     let depth = filter.height * filter.width * filter.in_channels;
@@ -112,7 +124,10 @@ pub(super) fn conv_2d(
     let mut plan = pack_own(cx, || conv.plan(&geo, cx.threads())?.keep_addresses())?;
     let (image, pixels) = (geo.input_len().map_err(compute_error)?, geo.pixels().map_err(compute_error)?);
     let out_image = pixels.saturating_mul(filter.out_channels);
-    let dynamic = DynamicInput::new(cx, batch, image, asymmetric)?;
+    let dynamic = match kept {
+        Some(pixels) => DynamicInput::of_pixels(cx, (batch, whole), pixels, asymmetric)?,
+        None => DynamicInput::new(cx, batch, whole, asymmetric)?,
+    };
     let products = out_image.saturating_mul(depth.div_ceil(PRODUCTS));
     let steps_per_image = image.saturating_add(products).saturating_add(IMAGE_STEPS);
     let (scratch, padding) = (cx.temporary(plan.scratch_len()), cx.temporary(conv.padding_len()));

@@ -4,7 +4,7 @@ use delegraph_core::kernel::Parallel;
 
 use crate::base::buffer::SharedMut;
 use crate::base::clamp::Clamp;
-use crate::base::error::{Result, check_len, check_multiple, product};
+use crate::base::error::{ComputeError, Result, check_len, check_multiple, product};
 use crate::base::isa::Isa;
 use crate::simd::{Simd, SimdTask, dispatch};
 use crate::threads::share::{chunk_len, is_one_task, threads_for};
@@ -210,6 +210,92 @@ pub fn quantize_rows(
     Ok(())
 }
 
+/// The pixels of an image that are in steps of a stride, beginning with the first one.
+#[derive(Clone, Copy, Debug)]
+pub struct Pixels {
+    /// Pixels of a row of the image.
+    pub width: usize,
+    /// Values of a pixel.
+    pub channels: usize,
+    /// Vertical and horizontal steps.
+    pub stride: [usize; 2],
+    /// Numbers of rows and columns of pixels.
+    pub count: [usize; 2],
+}
+
+/// As [`quantize_rows`], where each row is an image of `image` values of which only some `pixels` are used: these alone
+/// are quantized, one after another, with the params of the whole image.
+///
+/// # Errors
+/// Fails if lengths do not match, or a pixel is outside of the image.
+#[allow(clippy::too_many_arguments, reason = "one argument per operand")]
+pub fn quantize_pixels(
+    isa: Isa,
+    quantizing: Quantizing,
+    image: usize,
+    pixels: Pixels,
+    values: &[f32],
+    steps: &mut [i8],
+    scales: &mut [f32],
+    zero_points: &mut [i32],
+    par: &dyn Parallel,
+) -> Result<()> {
+    let Pixels { width, channels, stride, count } = pixels;
+    let images = scales.len();
+    check_len("zero points", zero_points.len(), images)?;
+    check_len("values", values.len(), product("values", &[images, image])?)?;
+    let kept = product("steps", &[count[0], count[1], channels])?;
+    check_len("steps", steps.len(), product("steps", &[images, kept])?)?;
+    if kept == 0 {
+        return Ok(());
+    }
+    let last = |axis: usize| product("pixels", &[count[axis] - 1, stride[axis]]);
+    let end =
+        product("pixels", &[last(0)?, width])?.checked_add(last(1)?).and_then(|last| last.checked_add(1));
+    if end.and_then(|end| end.checked_mul(channels)).is_none_or(|end| end > image) {
+        return Err(ComputeError::Range { what: "pixel: it is outside the image" });
+    }
+    let images = values.chunks_exact(image).zip(steps.chunks_exact_mut(kept));
+    for ((values, steps), (scale, zero_point)) in images.zip(scales.iter_mut().zip(zero_points)) {
+        if par.is_interrupted() {
+            break;
+        }
+        let params = quantizing.params(extent(isa, values));
+        (*scale, *zero_point) = (params.scale, params.zero_point);
+        dispatch(isa, PixelsTask { quantizing, pixels, values, params, steps });
+    }
+    Ok(())
+}
+
+struct PixelsTask<'a> {
+    quantizing: Quantizing,
+    /// Inside of the image.
+    pixels: Pixels,
+    values: &'a [f32],
+    params: RowParams,
+    steps: &'a mut [i8],
+}
+
+impl SimdTask for PixelsTask<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Pixels { width, channels, stride, count } = self.pixels;
+        let steps = Steps {
+            inverse: self.params.inverse,
+            zero_point: self.params.zero_point as f32,
+            low: self.quantizing.low().into(),
+        };
+        for (i, out) in self.steps.chunks_exact_mut(channels).enumerate() {
+            let pixel = i / count[1] * stride[0] * width + i % count[1] * stride[1];
+            let values = &self.values[pixel * channels..][..channels];
+            // SAFETY: the caller meets the contract of this function.
+            unsafe { StepsTask { values, steps, out }.run::<S>() };
+        }
+    }
+}
+
 struct RowsTask<'a> {
     quantizing: Quantizing,
     row: usize,
@@ -340,6 +426,7 @@ const CHUNK: usize = 64;
 /// Number of values converted at a time after the last whole chunk, so that fewer of them are copied.
 const SHORT: usize = 16;
 
+#[derive(Clone, Copy)]
 struct Steps {
     inverse: f32,
     zero_point: f32,
@@ -566,6 +653,49 @@ mod tests {
                 assert_eq!(round_small(x), x.clamp(-128.0, 127.0).round() as i32, "{x}");
             }
         }
+    }
+
+    #[test]
+    fn pixels_that_are_left_out_count_for_the_extent() {
+        let mut rng = Rng::new(5);
+        let (height, width, channels) = (5, 4, 19);
+        let image = height * width * channels;
+        let values: Vec<f32> = (0..2 * image).map(|_| rng.range(0, 2000) as f32 / 100.0 - 7.0).collect();
+        for &isa in Isa::available() {
+            for quantizing in [Quantizing::Symmetric, Quantizing::Asymmetric] {
+                let (mut all, mut scales, mut zeros) = (vec![0; values.len()], [0.0; 2], [0; 2]);
+                quantize_rows(isa, quantizing, image, &values, &mut all, &mut scales, &mut zeros, &Serial)
+                    .unwrap();
+                for (stride, count) in
+                    [([2, 1], [3, 4]), ([2, 2], [3, 2]), ([3, 3], [2, 2]), ([5, 4], [1, 1])]
+                {
+                    let pixels = Pixels { width, channels, stride, count };
+                    let (mut kept, mut own, mut own_zeros) =
+                        (vec![0; 2 * count[0] * count[1] * channels], [0.0; 2], [0; 2]);
+                    let run = |values: &[f32], steps: &mut [i8], scales: &mut [f32], zeros: &mut [i32]| {
+                        quantize_pixels(isa, quantizing, image, pixels, values, steps, scales, zeros, &Serial)
+                    };
+                    run(&values, &mut kept, &mut own, &mut own_zeros).unwrap();
+                    assert_eq!((own, own_zeros), (scales, zeros));
+                    let mut expected = Vec::new();
+                    for (i, y, x) in (0..2 * count[0] * count[1])
+                        .map(|n| (n / count[1] / count[0], n / count[1] % count[0], n % count[1]))
+                    {
+                        let pixel = (i * height + y * stride[0]) * width + x * stride[1];
+                        expected.extend_from_slice(&all[pixel * channels..][..channels]);
+                    }
+                    assert_eq!(kept, expected, "{stride:?}");
+                }
+            }
+        }
+        let outside = Pixels { width, channels, stride: [2, 2], count: [4, 2] };
+        let (steps, scale, zero) = (&mut vec![0; 8 * channels], &mut [0.0], &mut [0]);
+        let one = &values[..image];
+        let quantizing = Quantizing::Symmetric;
+        assert!(
+            quantize_pixels(Isa::best(), quantizing, image, outside, one, steps, scale, zero, &Serial)
+                .is_err()
+        );
     }
 
     #[test]

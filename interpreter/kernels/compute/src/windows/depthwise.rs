@@ -150,7 +150,8 @@ struct RowsTask<'a> {
     vectors: Range<usize>,
 }
 
-/// Neighbouring output pixels of one row whose windows have the same taps inside the input, for one vector of channels.
+/// Neighbouring output pixels of a row or a column whose windows have the same taps inside the input, for one vector of
+/// channels.
 #[derive(Clone, Copy)]
 struct Span {
     /// First tap of the first pixel.
@@ -177,100 +178,169 @@ struct Span {
     clamp: Clamp,
 }
 
+/// Maximum number of pixels of a row of outputs whose neighbours above and below are computed together instead.
+const SHORT_ROW: usize = 3;
+
+/// Where the pixels of a span are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Along {
+    Row,
+    Column,
+}
+
 impl SimdTask for RowsTask<'_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
+        // SAFETY: the instructions exist by the caller's contract.
+        unsafe {
+            if self.geo.output[1] <= SHORT_ROW && self.rows.len() > SHORT_ROW {
+                return self.columns::<S>();
+            }
+            for row in self.rows.clone() {
+                self.row::<S>(row);
+            }
+        }
+    }
+}
+
+impl RowsTask<'_> {
+    /// The span of `pixels` pixels that begins at column `x` of a row of outputs, counted through all images.
+    #[inline(always)]
+    fn span<S: Simd>(&self, v: usize, row: usize, x: usize, pixels: usize, along: Along) -> Span {
         let (layer, geo) = (self.layer, self.geo);
         let (channels, inputs) = (layer.channels, geo.in_channels);
         let [kh, kw] = layer.window;
         let [out_h, out_w] = geo.output;
         let per_vector = (kh * kw + 1) * S::LANES;
+        let (image, y0, x0) = (row / out_h, geo.origin(0, row % out_h), geo.origin(1, x));
+        let (ky, kx) = (geo.taps(0, y0), geo.taps(1, x0));
+        let first = v * S::LANES;
+        let packed = &layer.packed.as_slice()[v * per_vector..(v + 1) * per_vector];
+        // A window without taps inside the input reads nothing.
+        let empty = ky.is_empty() || kx.is_empty();
+        let (iy, ix) = if empty {
+            (0, 0)
+        } else {
+            (y0 + (ky.start * geo.dilation[0]) as isize, x0 + (kx.start * geo.dilation[1]) as isize)
+        };
+        let pixel = (image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize;
+        let at = pixel * inputs + first / layer.multiplier;
+        let tap = (ky.start * kw + kx.start + 1) * S::LANES;
+        let (next, out_next) = match along {
+            Along::Row => (geo.stride[1], 1),
+            Along::Column => (geo.stride[0] * geo.input[1], out_w),
+        };
+        Span {
+            input: self.input.as_ptr().wrapping_add(at),
+            down: geo.dilation[0] * geo.input[1] * inputs,
+            across: geo.dilation[1] * inputs,
+            next: next * inputs,
+            taps: if empty { [0, 0] } else { [ky.len(), kx.len()] },
+            bias: packed.as_ptr(),
+            weights: packed.as_ptr().wrapping_add(tap),
+            weights_down: kw * S::LANES,
+            out: self.out.ptr((row * out_w + x) * channels + first),
+            out_next: out_next * channels,
+            pixels,
+            channels: (channels - first).min(S::LANES),
+            clamp: self.clamp,
+        }
+    }
+
+    /// Computes a row of outputs.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`, and no other thread may access the row.
+    #[inline(always)]
+    unsafe fn row<S: Simd>(&self, row: usize) {
+        let (layer, geo) = (self.layer, self.geo);
+        let channels = layer.channels;
+        let per_vector = (layer.window[0] * layer.window[1] + 1) * S::LANES;
         let interior = geo.interior(1);
-        for row in self.rows {
-            let (image, y) = (row / out_h, row % out_h);
-            let y0 = geo.origin(0, y);
-            let ky = geo.taps(0, y0);
-            let span = |v: usize, pixels: Range<usize>| {
-                let first = v * S::LANES;
-                let packed = &layer.packed.as_slice()[v * per_vector..(v + 1) * per_vector];
-                let x0 = geo.origin(1, pixels.start);
-                let kx = geo.taps(1, x0);
-                // A window without taps inside the input reads nothing.
-                let empty = ky.is_empty() || kx.is_empty();
-                let (iy, ix) = if empty {
-                    (0, 0)
-                } else {
-                    (y0 + (ky.start * geo.dilation[0]) as isize, x0 + (kx.start * geo.dilation[1]) as isize)
-                };
-                let pixel = (image * geo.input[0] + iy as usize) * geo.input[1] + ix as usize;
-                let at = pixel * inputs + first / layer.multiplier;
-                let tap = (ky.start * kw + kx.start + 1) * S::LANES;
-                Span {
-                    input: self.input.as_ptr().wrapping_add(at),
-                    down: geo.dilation[0] * geo.input[1] * inputs,
-                    across: geo.dilation[1] * inputs,
-                    next: geo.stride[1] * inputs,
-                    taps: if empty { [0, 0] } else { [ky.len(), kx.len()] },
-                    bias: packed.as_ptr(),
-                    weights: packed.as_ptr().wrapping_add(tap),
-                    weights_down: kw * S::LANES,
-                    out: self.out.ptr((row * out_w + pixels.start) * channels + first),
-                    out_next: channels,
-                    pixels: pixels.len(),
-                    channels: (channels - first).min(S::LANES),
-                    clamp: self.clamp,
-                }
-            };
-            // SAFETY: each span's taps are inside the input (`ConvGeometry::taps`, `interior`), whose length `run` checked,
-            // and so are the packed taps. Output pixels of tasks are disjoint. The instructions exist by the caller's
-            // contract.
-            unsafe {
-                for edge in [0..interior.start, interior.end..out_w] {
-                    let mut x = edge.start;
-                    while x < edge.end {
-                        let taps = geo.taps(1, geo.origin(1, x));
-                        let same = |&x: &usize| geo.taps(1, geo.origin(1, x)) == taps;
-                        let pixels = x..x + (x..edge.end).take_while(same).count();
-                        x = pixels.end;
-                        let mut vectors = self.vectors.clone();
-                        // Each addition to a sum waits for the previous one. For few pixels, sums of other channels are
-                        // computed in between.
-                        if pixels.len() < 4 && layer.multiplier == 1 {
-                            while vectors.len() >= 4 && (vectors.start + 4) * S::LANES <= channels {
-                                for x in pixels.clone() {
-                                    pixel::<S, 4>(&span(vectors.start, x..x + 1), per_vector);
-                                }
-                                vectors.start += 4;
+        // SAFETY: each span's taps are inside the input (`ConvGeometry::taps`, `interior`), whose length `run` checked, and
+        // so are the packed taps. Output pixels of tasks are disjoint. The instructions exist by the caller's contract.
+        unsafe {
+            for edge in [0..interior.start, interior.end..geo.output[1]] {
+                let mut x = edge.start;
+                while x < edge.end {
+                    let taps = geo.taps(1, geo.origin(1, x));
+                    let same = |&x: &usize| geo.taps(1, geo.origin(1, x)) == taps;
+                    let pixels = x..x + (x..edge.end).take_while(same).count();
+                    x = pixels.end;
+                    let mut vectors = self.vectors.clone();
+                    // Each addition to a sum waits for the previous one. For few pixels, sums of other channels are
+                    // computed in between.
+                    if pixels.len() < 4 && layer.multiplier == 1 {
+                        while vectors.len() >= 4 && (vectors.start + 4) * S::LANES <= channels {
+                            for x in pixels.clone() {
+                                pixel::<S, 4>(
+                                    &self.span::<S>(vectors.start, row, x, 1, Along::Row),
+                                    per_vector,
+                                );
                             }
-                            if vectors.len() >= 2 && (vectors.start + 2) * S::LANES <= channels {
-                                for x in pixels.clone() {
-                                    pixel::<S, 2>(&span(vectors.start, x..x + 1), per_vector);
-                                }
-                                vectors.start += 2;
-                            }
+                            vectors.start += 4;
                         }
-                        for v in vectors {
-                            any_span::<S, 0, 0>(layer, span(v, pixels.clone()));
+                        if vectors.len() >= 2 && (vectors.start + 2) * S::LANES <= channels {
+                            for x in pixels.clone() {
+                                pixel::<S, 2>(
+                                    &self.span::<S>(vectors.start, row, x, 1, Along::Row),
+                                    per_vector,
+                                );
+                            }
+                            vectors.start += 2;
                         }
                     }
-                }
-                if interior.is_empty() {
-                    continue;
-                }
-                for v in self.vectors.clone() {
-                    let s = span(v, interior.clone());
-                    match (geo.window[1], geo.stride[1], geo.dilation[1]) {
-                        (3, 1, 1) => any_span::<S, 3, 1>(layer, s),
-                        (3, 2, 1) => any_span::<S, 3, 2>(layer, s),
-                        (3, ..) => any_span::<S, 3, 0>(layer, s),
-                        (5, 1, 1) => any_span::<S, 5, 1>(layer, s),
-                        (5, 2, 1) => any_span::<S, 5, 2>(layer, s),
-                        _ => any_span::<S, 0, 0>(layer, s),
+                    for v in vectors {
+                        let s = self.span::<S>(v, row, pixels.start, pixels.len(), Along::Row);
+                        any_span::<S, 0, 0>(layer, s);
                     }
                 }
             }
+            if interior.is_empty() {
+                return;
+            }
+            for v in self.vectors.clone() {
+                let s = self.span::<S>(v, row, interior.start, interior.len(), Along::Row);
+                match (geo.window[1], geo.stride[1], geo.dilation[1]) {
+                    (3, 1, 1) => any_span::<S, 3, 1>(layer, s),
+                    (3, 2, 1) => any_span::<S, 3, 2>(layer, s),
+                    (3, ..) => any_span::<S, 3, 0>(layer, s),
+                    (5, 1, 1) => any_span::<S, 5, 1>(layer, s),
+                    (5, 2, 1) => any_span::<S, 5, 2>(layer, s),
+                    _ => any_span::<S, 0, 0>(layer, s),
+                }
+            }
+        }
+    }
+
+    /// Computes all rows column by column.
+    ///
+    /// # Safety
+    /// The processor must have the instructions of `S`, and no other thread may access the rows.
+    #[inline(always)]
+    unsafe fn columns<S: Simd>(&self) {
+        let (layer, geo) = (self.layer, self.geo);
+        let (interior, columns) = (geo.interior(0), geo.interior(1));
+        let mut row = self.rows.start;
+        while row < self.rows.end {
+            let y = row % geo.output[0];
+            let same = if interior.contains(&y) { interior.end - y } else { 1 };
+            let count = same.min(self.rows.end - row);
+            for x in 0..geo.output[1] {
+                for v in self.vectors.clone() {
+                    let s = self.span::<S>(v, row, x, count, Along::Column);
+                    // SAFETY: as in `row`; the windows of these rows have the same taps inside the input.
+                    unsafe {
+                        match geo.window[1] {
+                            3 if columns.contains(&x) => any_span::<S, 3, 0>(layer, s),
+                            _ => any_span::<S, 0, 0>(layer, s),
+                        }
+                    }
+                }
+            }
+            row += count;
         }
     }
 }
