@@ -61,6 +61,7 @@ pub use windows::depthwise_i8::DepthwiseI8;
 pub use windows::int16::{DepthwiseI16, LOW_OF_ZERO, Scale, WideSums, halves};
 pub use windows::pooling::{Pool, pool_2d};
 pub use windows::pooling_i8::pool_2d_bytes;
+pub use windows::pooling_i16::pool_2d_int16;
 pub use windows::resize::{Bilinear, Interpolate, Tap};
 pub use windows::scatter::{Scatter, add_bias};
 pub use windows::spread::spread;

@@ -1,4 +1,4 @@
-//! AVERAGE_POOL_2D and MAX_POOL_2D in single precision and 8 bits.
+//! AVERAGE_POOL_2D and MAX_POOL_2D in single precision, 8 and 16 bits.
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::TensorType;
@@ -8,7 +8,10 @@ use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 use super::{clamp_of, compute_error, geometry, is_long_row, optimize};
 use crate::common::prepared::Invoke;
 use crate::common::quantized::activation_range;
-use delegraph_compute::{Isa, Pool, pool_2d, pool_2d_bytes};
+use delegraph_compute::{Isa, Pool, pool_2d, pool_2d_bytes, pool_2d_int16};
+
+/// Maximum number of taps of a window of integers.
+const MAX_TAPS: usize = 1 << 15;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::AVERAGE_POOL_2D, 1..=3, |cx| prepare(cx, Pool::Average));
@@ -44,7 +47,15 @@ fn prepare(cx: &mut PrepareContext<'_>, kind: Pool) -> Result<Option<Invoke>> {
                 pool_2d(isa, kind, &geo, input, output, clamp, cx.parallel()).map_err(compute_error)
             })))
         }
-        TensorType::Int8 | TensorType::UInt8 if height.saturating_mul(width) <= 1 << 15 => {
+        TensorType::Int16 if height.saturating_mul(width) <= MAX_TAPS => {
+            let (low, high) = activation_range(p.fused_activation_function, output)?;
+            let bounds = [low, high].map(|bound| bound.clamp(i16::MIN.into(), i16::MAX.into()) as i16);
+            Ok(Some(Box::new(move |cx| {
+                let (input, output) = (cx.input::<i16>(0)?, cx.output::<i16>(0)?);
+                pool_2d_int16(isa, kind, &geo, input, output, bounds, cx.parallel()).map_err(compute_error)
+            })))
+        }
+        TensorType::Int8 | TensorType::UInt8 if height.saturating_mul(width) <= MAX_TAPS => {
             let (low, high) = activation_range(p.fused_activation_function, output)?;
             let signed = input.ty() == TensorType::Int8;
             Ok(Some(Box::new(move |cx| {

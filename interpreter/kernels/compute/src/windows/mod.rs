@@ -15,6 +15,7 @@ mod depthwise_i8_wide;
 mod depthwise_i8_x86;
 pub(super) mod int16;
 pub(super) mod pooling;
+pub(super) mod pooling_i16;
 pub(super) mod pooling_i8;
 pub(super) mod resize;
 pub(super) mod scatter;
