@@ -1,6 +1,7 @@
 //! The context of a kernel's `prepare`.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -140,6 +141,51 @@ impl<'a> TensorView<'a> {
     }
 }
 
+/// Number of tensors above which [`Distinct`] has an index.
+const FEW: usize = 16;
+
+/// Different tensors, in the order in which they were inserted.
+#[derive(Default)]
+struct Distinct {
+    /// `None` in the place of a tensor that was removed.
+    ids: SmallVec<[Option<TensorId>; 2]>,
+    /// The place of each tensor. A node may have millions of outputs. Empty for up to [`FEW`] places.
+    places: HashMap<TensorId, usize>,
+}
+
+impl Distinct {
+    fn place(&self, id: TensorId) -> Option<usize> {
+        match self.ids.len() {
+            0..=FEW => self.ids.iter().position(|other| *other == Some(id)),
+            _ => self.places.get(&id).copied(),
+        }
+    }
+
+    fn insert(&mut self, id: TensorId) {
+        if self.place(id).is_some() {
+            return;
+        }
+        self.ids.push(Some(id));
+        if self.ids.len() == FEW + 1 {
+            let places = self.ids.iter().enumerate();
+            self.places = places.filter_map(|(place, id)| Some(((*id)?, place))).collect();
+        } else if self.ids.len() > FEW {
+            self.places.insert(id, self.ids.len() - 1);
+        }
+    }
+
+    fn remove(&mut self, id: TensorId) {
+        if let Some(place) = self.place(id) {
+            self.ids[place] = None;
+            self.places.remove(&id);
+        }
+    }
+
+    fn into_ids(self) -> SmallVec<[TensorId; 2]> {
+        self.ids.into_iter().flatten().collect()
+    }
+}
+
 /// The context of a kernel's `prepare`.
 pub struct PrepareContext<'a> {
     params: &'a Params,
@@ -153,7 +199,7 @@ pub struct PrepareContext<'a> {
     temporaries: SmallVec<[usize; 4]>,
     /// The persistent requests; `None` if persistent memory is not available.
     persistent: Option<SmallVec<[usize; 2]>>,
-    data_dependent: SmallVec<[TensorId; 2]>,
+    data_dependent: Distinct,
     done_with_constants: bool,
     packed_bytes: Cell<usize>,
     overwritable: SmallVec<[usize; 2]>,
@@ -304,7 +350,7 @@ impl<'a> PrepareContext<'a> {
     pub fn set_output_shape(&mut self, i: usize, shape: impl Into<Shape>) -> Result<()> {
         let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
         self.tensors[id.0].shape = shape.into();
-        self.data_dependent.retain(|d| *d != id);
+        self.data_dependent.remove(id);
         Ok(())
     }
 
@@ -314,9 +360,7 @@ impl<'a> PrepareContext<'a> {
     /// [`Error::InvalidNode`] if the node does not have the output.
     pub fn set_output_data_dependent(&mut self, i: usize) -> Result<()> {
         let id = *self.outputs.get(i).ok_or_else(|| Error::InvalidNode(format!("output {i} is missing")))?;
-        if !self.data_dependent.contains(&id) {
-            self.data_dependent.push(id);
-        }
+        self.data_dependent.insert(id);
         Ok(())
     }
 
@@ -401,7 +445,7 @@ impl<'a> PrepareContext<'a> {
 
     /// Returns whether the kernel declared output `i` data-dependent.
     pub fn is_data_dependent(&self, i: usize) -> bool {
-        self.outputs.get(i).is_some_and(|id| self.data_dependent.contains(id))
+        self.outputs.get(i).is_some_and(|id| self.data_dependent.place(*id).is_some())
     }
 
     /// Returns whether the kernel is done with constants.
@@ -483,7 +527,7 @@ impl<'a> PrepareContext<'a> {
 
     /// Returns what the kernel requested and declared.
     pub fn finish(self) -> KernelRequests {
-        KernelRequests { temporaries: self.temporaries, data_dependent: self.data_dependent }
+        KernelRequests { temporaries: self.temporaries, data_dependent: self.data_dependent.into_ids() }
     }
 }
 
@@ -503,5 +547,25 @@ impl KernelRequests {
     /// Returns the outputs whose shapes depend on data.
     pub fn data_dependent(&self) -> &[TensorId] {
         &self.data_dependent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_tensors_keep_their_order() {
+        for count in [2, FEW, FEW + 1, 100] {
+            let mut ids = Distinct::default();
+            (0..count).chain(0..count).for_each(|i| ids.insert(TensorId(i)));
+            ids.remove(TensorId(0));
+            ids.remove(TensorId(count));
+            assert_eq!((ids.place(TensorId(0)), ids.place(TensorId(1))), (None, Some(1)), "{count}");
+            ids.insert(TensorId(0));
+            ids.insert(TensorId(1));
+            let expected: Vec<TensorId> = (1..count).chain([0]).map(TensorId).collect();
+            assert_eq!(ids.into_ids().as_slice(), expected, "{count}");
+        }
     }
 }

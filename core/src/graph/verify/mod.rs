@@ -11,7 +11,7 @@
     unsafe_code
 )]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::{Model, ModelDraft, Signature, Subgraph, Tensor, TensorId, writes};
@@ -133,6 +133,9 @@ fn check_range(range: &Range<usize>, len: usize) -> Result<(), Invalid> {
 /// outputs of this subgraph, with unique names.
 fn check_signatures(signatures: &[Signature], subgraphs: &[Subgraph]) -> Result<(), Invalid> {
     let mut keys = HashSet::new();
+    // The inputs and the outputs of each subgraph that a signature runs. Many signatures may run the same one.
+    let mut ends: HashMap<usize, (HashSet<TensorId>, HashSet<TensorId>)> = HashMap::new();
+    let set = |ids: &[TensorId]| ids.iter().copied().collect::<HashSet<_>>();
     for Signature { key, subgraph: index, inputs, outputs } in signatures {
         let Some(subgraph) = subgraphs.get(*index) else {
             let count = subgraphs.len();
@@ -143,11 +146,10 @@ fn check_signatures(signatures: &[Signature], subgraphs: &[Subgraph]) -> Result<
         if !keys.insert(key) {
             return invalid!("there are two signatures \"{key}\"");
         }
-        for (side, names, ends) in
-            [("input", inputs, &subgraph.inputs), ("output", outputs, &subgraph.outputs)]
-        {
+        let (own_inputs, own_outputs) =
+            &*ends.entry(*index).or_insert_with(|| (set(&subgraph.inputs), set(&subgraph.outputs)));
+        for (side, names, ends) in [("input", inputs, own_inputs), ("output", outputs, own_outputs)] {
             let mut seen = HashSet::new();
-            let ends: HashSet<&TensorId> = ends.iter().collect();
             for (name, id) in names {
                 if !seen.insert(name) {
                     return invalid!("signature \"{key}\" names the {side} \"{name}\" twice");

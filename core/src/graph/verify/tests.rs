@@ -183,6 +183,14 @@ fn signatures_metadata_and_archive_are_checked() {
         |m| m.signatures[0].outputs.push(("sum".into(), id(5))),
         "signature \"serve\" names the output \"sum\" twice",
     );
+    let another = |key: &str, subgraph, tensor| {
+        Signature::new(key, subgraph, Vec::new(), vec![("sum".to_owned(), id(tensor))])
+    };
+    let mut several = draft();
+    several.signatures.extend([another("same", 0, 5), another("other", 1, 0)]);
+    assert!(several.verify().is_ok());
+    let text = refused(|m| m.signatures.extend([another("same", 0, 3), another("other", 1, 3)]));
+    assert_eq!(text, "signature \"other\": output \"sum\" is tensor 3, which is not an output of subgraph 1");
     check(
         |m| m.metadata[0].1.end = 33,
         "metadata \"notes\": bytes 16 to 33 are outside the model's 32 bytes",
