@@ -20,22 +20,37 @@ pub(super) fn clean(before: &Model, mut subgraphs: Vec<Subgraph>) -> ModelDraft 
     let (reached, was) = (reachable(before, &subgraphs), reachable(before, before.subgraphs()));
     let kept: Vec<bool> =
         (0..subgraphs.len()).map(|i| reached[i] || was.get(i).is_some_and(|was| !was)).collect();
-    let number = |index: usize| kept.iter().take(index).filter(|kept| **kept).count();
+    let mut count = 0;
+    let mut numbers = Vec::with_capacity(kept.len());
+    for kept in &kept {
+        numbers.push(count);
+        count += usize::from(*kept);
+    }
+    let number = |index: usize| numbers.get(index).copied().unwrap_or(count);
+    // The tensors of each subgraph to which signatures refer.
+    let mut named: Vec<Vec<TensorId>> = vec![Vec::new(); subgraphs.len()];
+    for signature in before.signatures() {
+        if let Some(named) = named.get_mut(signature.subgraph()) {
+            named.extend(signature.inputs().iter().chain(signature.outputs()).map(|(_, id)| *id));
+        }
+    }
+    // Per subgraph, the new number of each tensor.
+    let mut maps: Vec<Vec<Option<TensorId>>> = vec![Vec::new(); subgraphs.len()];
     let mut result = Vec::new();
     for (i, mut subgraph) in subgraphs.into_iter().enumerate().filter(|(i, _)| kept[*i]) {
         subgraph.nodes_mut().iter_mut().for_each(|node| node.renumber_callees(number));
-        let map = remove_dead_tensors(&mut subgraph, |id| {
-            let signatures = before.signatures().iter().filter(|s| s.subgraph() == i);
-            signatures.flat_map(|s| s.inputs().iter().chain(s.outputs())).any(|(_, named)| *named == id)
-        });
-        for signature in base.signatures.iter_mut().filter(|s| s.subgraph() == i) {
-            let number = |(_, id): &mut (_, TensorId)| *id = map.get(id.0).copied().flatten().unwrap_or(*id);
-            signature.inputs_mut().iter_mut().for_each(number);
-            signature.outputs_mut().iter_mut().for_each(number);
+        let map = remove_dead_tensors(&mut subgraph, &named[i]);
+        if !named[i].is_empty() {
+            maps[i] = map;
         }
         result.push(subgraph);
     }
     for signature in &mut base.signatures {
+        if let Some(map) = maps.get(signature.subgraph()) {
+            let number = |(_, id): &mut (_, TensorId)| *id = map.get(id.0).copied().flatten().unwrap_or(*id);
+            signature.inputs_mut().iter_mut().for_each(number);
+            signature.outputs_mut().iter_mut().for_each(number);
+        }
         signature.set_subgraph(number(signature.subgraph()));
     }
     base.subgraphs = result;
@@ -111,20 +126,19 @@ fn reachable(model: &Model, subgraphs: &[Subgraph]) -> Vec<bool> {
     reached
 }
 
-/// Removes unused tensors, and returns the new number of each tensor; `None` for removed ones. `named` returns whether
-/// a signature refers to a tensor.
-fn remove_dead_tensors(subgraph: &mut Subgraph, named: impl Fn(TensorId) -> bool) -> Vec<Option<TensorId>> {
+/// Removes unused tensors, and returns the new number of each tensor; `None` for removed ones. `named` are the tensors
+/// to which signatures refer.
+fn remove_dead_tensors(subgraph: &mut Subgraph, named: &[TensorId]) -> Vec<Option<TensorId>> {
     let mut used = vec![false; subgraph.tensors().len()];
     let nodes = subgraph.nodes().iter().flat_map(|n| {
         n.inputs().iter().flatten().chain(n.outputs()).chain(n.intermediates().iter().flatten()).copied()
     });
-    for id in nodes.chain(subgraph.inputs().iter().chain(subgraph.outputs()).copied()) {
+    for id in nodes.chain(subgraph.inputs().iter().chain(subgraph.outputs()).chain(named).copied()) {
         if let Some(slot) = used.get_mut(id.0) {
             *slot = true;
         }
     }
     for i in 0..used.len() {
-        used[i] |= named(TensorId(i));
         let Some(quantization) =
             subgraph.tensors().get(i).filter(|_| used[i]).and_then(|t| t.shared_quantization())
         else {

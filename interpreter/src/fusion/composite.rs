@@ -201,12 +201,15 @@ pub(super) fn pass(name: &str) -> String {
     format!("the pass \"{name}\"")
 }
 
-/// Returns the error of a fusion, named by `who`, that failed. An interruption keeps its type, and one of the original
-/// model its location.
+/// Returns the error of a fusion, named by `who`, that failed. Interruptions and errors of memory keep their type, and one
+/// of the original model its location.
 pub(super) fn failed(who: &str, error: Error) -> Error {
     if error.is_interruption() {
         let rewritten = matches!(&error, Error::AtNode { location, .. } if location.rewritten_by.is_some());
         return if rewritten { interrupted(error, author(who)) } else { error };
+    }
+    if matches!(error, Error::LimitExceeded(_) | Error::OutOfMemory(_)) {
+        return error;
     }
     Error::State(format!("{who} failed: {}", error.chain()))
 }
@@ -239,10 +242,13 @@ pub(super) fn try_apart(
     let Some(original) = apart(call, graph)? else { return Ok(Outcome::Fused) };
     let original = Arc::new(original);
     let known = Known::of(&original, resolver, false, limits)?;
-    let mut store = Store::new(&original);
+    let mut store = Store::new(&original, graph.budget());
     let mut alone = Rewriter::new(&original, 0, &known, &mut store);
     let Some(own) = Call::of(&alone, NodeId(0)) else { return Ok(Outcome::Fused) };
-    match fusion.rewrite(&own, &mut alone).map_err(blame)? {
+    let outcome = fusion.rewrite(&own, &mut alone);
+    alone.check().map_err(blame)?;
+    let outcome = outcome.map_err(blame)?;
+    match outcome {
         Outcome::Fused => {}
         unchanged => return Ok(unchanged),
     }
@@ -254,7 +260,8 @@ pub(super) fn try_apart(
     subgraphs.append(&mut store.subgraphs);
     // The fusion made this model, so it causes the errors of preparing it.
     let invalid = |e: Error| invalid(&pass(&call.name), e);
-    let fused = Arc::new(original.with_subgraphs(store.joined(&original), subgraphs).map_err(invalid)?);
+    let bytes = store.joined(&original).map_err(blame)?;
+    let fused = Arc::new(original.with_subgraphs(bytes, subgraphs).map_err(invalid)?);
     Known::of(&fused, resolver, false, limits).map_err(invalid)?;
     if unresolved.excuses(&fused, &**resolver) {
         return Ok(Outcome::Fused);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use delegraph_core::error::{Error, ErrorKind, Result};
 use delegraph_core::graph::{Model, Subgraph};
+use delegraph_core::kernel::{Budget, Charge};
 use delegraph_core::{Composite, OpResolver};
 use delegraph_delegate_api::plugin::{FusionKind, FusionLibrary};
 
@@ -98,7 +99,8 @@ impl Pipeline {
         }
     }
 
-    /// Limits the resources of the passes, and of preparing the models that they produce.
+    /// Limits the resources of the passes, and of preparing the models that they produce. All passes together take the
+    /// time of one call, and the constants that they add count as memory.
     #[must_use]
     pub fn limits(mut self, limits: ResourceLimits) -> Self {
         self.limits = limits;
@@ -240,10 +242,9 @@ impl Pipeline {
         resolver: &Arc<dyn OpResolver>,
         keep: &dyn Fn(&Composite<'_>) -> bool,
     ) -> Result<Fused> {
-        let report = FusionReport { before: Size::of(model), ..Default::default() };
-        let known = Known::of(model, resolver, false, &self.limits)?;
-        let (model, own) = (model.clone(), composite_names(model));
-        let mut run = Run { pipeline: self, proof: Proof::Apart, resolver, model, own, known, report };
+        let before = Size::of(model);
+        let mut run = Run::new(self, Proof::Apart, resolver, model.clone())?;
+        (run.own, run.report.before) = (composite_names(model), before);
         if self.runs("composites") {
             run.composite_passes(keep)?;
             run.composites(keep)?;
@@ -276,10 +277,7 @@ impl Pipeline {
     pub(super) fn run_alone(&self, model: Model) -> Result<(Model, FusionReport)> {
         let resolver: Arc<dyn OpResolver> = Arc::new(BuiltinOpResolver::new());
         let model = Arc::new(model);
-        let known = Known::of(&model, &resolver, false, &self.limits)?;
-        let (report, own) = Default::default();
-        let proof = Proof::ByApplication;
-        let mut run = Run { pipeline: self, proof, resolver: &resolver, model, own, known, report };
+        let mut run = Run::new(self, Proof::ByApplication, &resolver, model)?;
         run.composites(&|_| false)?;
         run.patterns()?;
         let Run { model, report, .. } = run;
@@ -308,12 +306,34 @@ struct Run<'p> {
     own: BTreeSet<String>,
     known: Known,
     report: FusionReport,
+    /// The limits of the pipeline, with a deadline for all passes.
+    limits: ResourceLimits,
+    budget: Arc<Budget>,
+    /// The charges for constants that passes added. The model keeps their bytes.
+    charges: Vec<Charge>,
 }
 
 /// Returns the names of the composites of a model.
 fn composite_names(model: &Model) -> BTreeSet<String> {
     let nodes = model.subgraphs().iter().flat_map(|g| g.nodes());
     nodes.filter_map(|node| Some(Composite::of(model, node)?.name.to_owned())).collect()
+}
+
+impl<'p> Run<'p> {
+    /// Starts the clock, and infers the model.
+    fn new(
+        pipeline: &'p Pipeline,
+        proof: Proof,
+        resolver: &'p Arc<dyn OpResolver>,
+        model: Arc<Model>,
+    ) -> Result<Self> {
+        let limits = pipeline.limits.of_call();
+        let budget = Budget::new(limits.memory);
+        limits.start_clock(&budget);
+        let known = Known::of(&model, resolver, false, &limits)?;
+        let (own, report, charges) = Default::default();
+        Ok(Run { pipeline, proof, resolver, model, own, known, report, limits, budget, charges })
+    }
 }
 
 impl Run<'_> {
@@ -328,7 +348,8 @@ impl Run<'_> {
 
     /// Continues with other subgraphs, after removing unused nodes and tensors, verifying and inferring.
     fn accept(&mut self, pass: &str, store: Store, mut subgraphs: Vec<Subgraph>) -> Result<()> {
-        let joined = store.joined(&self.model);
+        let joined = store.joined(&self.model).map_err(|e| failed(&self.who(pass), e))?;
+        self.charges.push(store.charge);
         subgraphs.extend(store.subgraphs);
         let mut draft = clean(&self.model, subgraphs);
         if let Some(joined) = joined {
@@ -341,7 +362,7 @@ impl Run<'_> {
     fn verify(&mut self, who: &str, model: Result<Model>) -> Result<()> {
         let checked = model.and_then(|model| {
             let model = Arc::new(model);
-            Ok((Known::of(&model, self.resolver, false, &self.pipeline.limits)?, model))
+            Ok((Known::of(&model, self.resolver, false, &self.limits)?, model))
         });
         let (known, model) = checked.map_err(|e| invalid(who, e))?;
         if let Some(what) = interface::difference(&self.model, &model) {
@@ -359,7 +380,7 @@ impl Run<'_> {
 
     fn composites(&mut self, keep: &dyn Fn(&Composite<'_>) -> bool) -> Result<()> {
         let model = self.model.clone();
-        let mut store = Store::new(&model);
+        let mut store = Store::new(&model, &self.budget);
         let (mut subgraphs, mut fused) = (Vec::new(), BTreeSet::new());
         for index in 0..model.subgraphs().len() {
             let mut graph = Rewriter::new(&model, index, &self.known, &mut store);
@@ -381,7 +402,8 @@ impl Run<'_> {
                         e if e.kind() == ErrorKind::Invalid => at(e),
                         e => at(blame(e)),
                     })?;
-                    let limits = (&self.pipeline.limits, self.pipeline.unresolved);
+                    graph.check().map_err(|e| at(blame(e)))?;
+                    let limits = (&self.limits, self.pipeline.unresolved);
                     let tried = match self.proof {
                         Proof::Apart => {
                             try_apart(&**fusion, &call, &graph, self.resolver, limits, &blame).map_err(at)?
@@ -389,7 +411,11 @@ impl Run<'_> {
                         Proof::ByApplication => Outcome::Fused,
                     };
                     let outcome = match tried {
-                        Outcome::Fused => fusion.rewrite(&call, &mut graph).map_err(|e| at(blame(e)))?,
+                        Outcome::Fused => {
+                            let outcome = fusion.rewrite(&call, &mut graph);
+                            graph.check().map_err(|e| at(blame(e)))?;
+                            outcome.map_err(|e| at(blame(e)))?
+                        }
                         unchanged => unchanged,
                     };
                     let id = call.node.outputs().first().copied();
@@ -429,7 +455,7 @@ impl Run<'_> {
 
     fn freeze(&mut self) -> Result<()> {
         let Some((subgraphs, reads)) = variables::freeze(&self.model) else { return Ok(()) };
-        let store = Store::new(&self.model);
+        let store = Store::new(&self.model, &self.budget);
         self.accept("freeze-variables", store, subgraphs)?;
         self.note("freeze-variables", vec![format!("READ_VARIABLE × {reads}")], vec!["constants".into()]);
         Ok(())
@@ -447,7 +473,7 @@ impl Run<'_> {
         };
         let (stateful, keeps) = (self.pipeline.stateful, self.pipeline.keep_composites);
         let plain = |c: &Composite<'_>, _| !keeps && !keep(c) && self.pipeline.runs(c.name) && !fused(c);
-        let limits = &self.pipeline.limits;
+        let limits = &self.limits;
         let bounds = Bounds { nodes: limits.inlined_nodes, earlier: 0, bytes: limits.memory };
         let first =
             Inliner { composite: &plain, functions: true, state: false, earlier: &[], bounds }.run(&model)?;
@@ -484,12 +510,17 @@ impl Run<'_> {
 
     fn fold(&mut self) -> Result<()> {
         let model = self.model.clone();
-        let known = Known::of(&model, self.resolver, true, &self.pipeline.limits)?;
-        let mut store = Store::new(&model);
+        let known = Known::of(&model, self.resolver, true, &self.limits)?;
+        let mut store = Store::new(&model, &self.budget);
         let (mut subgraphs, mut changes) = (Vec::new(), Vec::new());
         for index in 0..model.subgraphs().len() {
             let mut graph = Rewriter::new(&model, index, &known, &mut store);
             changes.extend(fold::fold(&model, &known, index, &mut graph));
+            match graph.check() {
+                // Without memory for the constants, the model stays as it is.
+                Err(e) if !e.is_interruption() => return Ok(()),
+                checked => checked.map_err(|e| failed(&self.who("fold-constants"), e))?,
+            }
             subgraphs.push(graph.finish());
         }
         if changes.is_empty() {
@@ -549,7 +580,7 @@ impl Run<'_> {
     /// Returns the reasons why composites violate the signatures of the fusions of their names, and how many do for
     /// each.
     fn wrong_composites(&self, keep: &dyn Fn(&Composite<'_>) -> bool) -> BTreeMap<String, usize> {
-        let mut store = Store::new(&self.model);
+        let mut store = Store::new(&self.model, &self.budget);
         let mut wrong = BTreeMap::new();
         for index in 0..self.model.subgraphs().len() {
             let graph = Rewriter::new(&self.model, index, &self.known, &mut store);
@@ -579,7 +610,7 @@ impl Run<'_> {
             return Ok(false);
         }
         let Rewritten { model, changes, unchanged } =
-            pass.run(&self.model, self.resolver, &self.pipeline.limits, self.pipeline.unresolved)?;
+            pass.run(&self.model, self.resolver, &self.limits, self.pipeline.unresolved)?;
         // Further rounds report the same composites again.
         let known = &self.report.unchanged;
         let new: Vec<Unchanged> = unchanged.into_iter().filter(|kept| !known.contains(kept)).collect();
@@ -592,14 +623,20 @@ impl Run<'_> {
 
     fn pattern(&mut self, pattern: &dyn PatternFusion) -> Result<bool> {
         let model = self.model.clone();
-        let mut store = Store::new(&model);
+        let mut store = Store::new(&model, &self.budget);
         let (mut subgraphs, mut changes) = (Vec::new(), Vec::new());
         for index in 0..model.subgraphs().len() {
             let mut graph = Rewriter::new(&model, index, &self.known, &mut store);
             for id in graph.nodes() {
                 let output = graph.node(id).and_then(|n| n.outputs().first()).copied();
                 let blame = |e: Error| failed(&self.who(pattern.name()), e).at(model.locate(index, id));
-                let rewritten = pattern.rewrite(&mut graph, id).map_err(blame)?;
+                let rewritten = pattern.rewrite(&mut graph, id);
+                match graph.check() {
+                    // Without memory for its constants, the model stays as it is.
+                    Err(e) if !e.is_interruption() => return Ok(false),
+                    checked => checked.map_err(blame)?,
+                }
+                let rewritten = rewritten.map_err(blame)?;
                 if rewritten && let Some((from, to)) = graph.taken() {
                     let tensor = output
                         .and_then(|t| graph.tensor(t))

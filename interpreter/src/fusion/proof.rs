@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result, counted};
-use delegraph_core::kernel::RuntimeTensor;
+use delegraph_core::kernel::{Budget, RuntimeTensor};
 use delegraph_core::{Model, OpResolver, TensorType};
 
 use super::state::{Reset, check_operands, invocations};
@@ -84,7 +84,11 @@ pub struct Comparison {
     invocations: usize,
     /// State that only the fused model has.
     added: Reset,
+    limits: ResourceLimits,
 }
+
+/// Elements that are compared between two polls.
+const PIECE: usize = 1 << 20;
 
 impl Comparison {
     /// Prepares both models, which together stay within `limits`.
@@ -121,15 +125,17 @@ impl Comparison {
             )));
         }
         let invocations = invocations([&**original, &**fused]);
-        Ok(Comparison { original: a, fused: b, invocations, added: Reset::of_added(original, fused) })
+        let added = Reset::of_added(original, fused);
+        Ok(Comparison { original: a, fused: b, invocations, added, limits })
     }
 
     /// Runs both models on `samples` random inputs. Returns the greatest difference per output.
     ///
     /// # Errors
-    /// If the original does not run; [`Error::State`] if the fused model does not run.
+    /// If the original does not run; [`Error::State`] if the fused model does not run; [`Error::LimitExceeded`].
     pub fn run(self, samples: usize) -> Result<Vec<Difference>> {
-        let Comparison { original: mut a, fused: mut b, invocations, added } = self;
+        let Comparison { original: mut a, fused: mut b, invocations, added, limits } = self;
+        let budget = Budget::new(limits.memory);
         let mut differences: Vec<Difference> = Vec::new();
         for sample in 0..samples.saturating_mul(invocations) {
             if sample % invocations == 0 {
@@ -141,8 +147,9 @@ impl Comparison {
             fill_inputs(&mut a, &mut b, sample)?;
             a.invoke()?;
             b.invoke().map_err(of_fused)?;
+            limits.start_clock(&budget);
             for i in 0..a.output_count() {
-                let found = difference(a.output_tensor(i)?, b.output_tensor(i)?);
+                let found = difference(a.output_tensor(i)?, b.output_tensor(i)?, &budget)?;
                 match differences.get_mut(i) {
                     Some(known) => {
                         known.allowed = known.allowed.max(found.allowed);
@@ -160,20 +167,15 @@ impl Comparison {
 fn fill_inputs(a: &mut Interpreter, b: &mut Interpreter, sample: usize) -> Result<()> {
     for i in 0..a.input_count() {
         let ty = a.input_tensor(i)?.ty;
-        let bytes = match ty {
-            TensorType::String => a.input_tensor(i)?.bytes().to_vec(),
-            _ => {
-                let bytes = a.input_bytes_mut(i)?;
-                let stream = (i as u64).wrapping_mul(1_000_003).wrapping_add(sample as u64);
-                fill(ty, bytes, &mut Random::new(sample as u64, stream));
-                bytes.to_vec()
-            }
-        };
+        if ty != TensorType::String {
+            let stream = (i as u64).wrapping_mul(1_000_003).wrapping_add(sample as u64);
+            fill(ty, a.input_bytes_mut(i)?, &mut Random::new(sample as u64, stream));
+        }
         if b.input_tensor(i)?.shape != a.input_tensor(i)?.shape {
             let shape = a.input_tensor(i)?.shape.clone();
             b.resize_input(i, &shape).map_err(of_fused)?;
         }
-        b.set_input_bytes(i, &bytes).map_err(of_fused)?;
+        b.set_input_bytes(i, a.input_tensor(i)?.bytes()).map_err(of_fused)?;
     }
     Ok(())
 }
@@ -244,51 +246,60 @@ fn fill(ty: TensorType, bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-fn difference(a: &RuntimeTensor, b: &RuntimeTensor) -> Difference {
+/// Compares two tensors.
+///
+/// # Errors
+/// Those of [`Budget::check`].
+fn difference(a: &RuntimeTensor, b: &RuntimeTensor, budget: &Budget) -> Result<Difference> {
     let output = a.name.to_string();
     if (a.ty, &a.shape) != (b.ty, &b.shape) {
-        return Difference { output, greatest: f64::INFINITY, allowed: 0.0 };
+        return Ok(Difference { output, greatest: f64::INFINITY, allowed: 0.0 });
     }
-    let Some((a_values, b_values)) = values(a).zip(values(b)) else {
+    let Some((size, value)) = reader(a.ty) else {
         let same = a.bytes() == b.bytes();
-        return Difference { output, greatest: if same { 0.0 } else { f64::INFINITY }, allowed: 0.0 };
+        return Ok(Difference { output, greatest: if same { 0.0 } else { f64::INFINITY }, allowed: 0.0 });
     };
-    let mut greatest = 0f64;
-    for (&x, &y) in a_values.iter().zip(&b_values) {
-        // Equal infinities, and two NaNs, are equal.
-        let distance = if x == y || (x.is_nan() && y.is_nan()) { 0.0 } else { (x - y).abs() };
-        greatest = greatest.max(if distance.is_nan() { f64::INFINITY } else { distance });
+    let (mut greatest, mut largest) = (0f64, 0f64);
+    // In pieces, without a copy of all values.
+    let pieces = a.bytes().chunks(PIECE * size).zip(b.bytes().chunks(PIECE * size));
+    for (a, b) in pieces {
+        budget.check()?;
+        for (x, y) in a.chunks_exact(size).zip(b.chunks_exact(size)) {
+            let (x, y) = (value(x), value(y));
+            // Equal infinities, and two NaNs, are equal.
+            let distance = if x == y || (x.is_nan() && y.is_nan()) { 0.0 } else { (x - y).abs() };
+            greatest = greatest.max(if distance.is_nan() { f64::INFINITY } else { distance });
+            largest = largest.max(if x.is_finite() { x.abs() } else { 0.0 });
+        }
     }
-    let largest = a_values.iter().filter(|v| v.is_finite()).fold(0f64, |m, v| m.max(v.abs()));
     let allowed = match a.ty {
         TensorType::Float32 | TensorType::Float64 => 1e-5 + 1e-4 * largest,
         TensorType::Float16 | TensorType::BFloat16 => 5e-3 * largest,
         _ if a.quantization.is_some() => 1.0,
         _ => 0.0,
     };
-    Difference { output, greatest, allowed }
+    Ok(Difference { output, greatest, allowed })
 }
 
-fn values(tensor: &RuntimeTensor) -> Option<Vec<f64>> {
-    let bytes = tensor.bytes();
-    Some(match tensor.ty {
-        TensorType::Float32 => {
-            bytes.as_chunks::<4>().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect()
-        }
-        TensorType::Float64 => bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect(),
-        TensorType::Float16 => {
-            bytes.as_chunks::<2>().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f64()).collect()
-        }
-        TensorType::BFloat16 => {
-            bytes.as_chunks::<2>().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f64()).collect()
-        }
-        TensorType::Int8 => bytes.iter().map(|&b| f64::from(b.cast_signed())).collect(),
-        TensorType::UInt8 => bytes.iter().map(|&b| f64::from(b)).collect(),
-        TensorType::Int16 => {
-            bytes.as_chunks::<2>().0.iter().map(|b| f64::from(i16::from_le_bytes(*b))).collect()
-        }
+/// Reads an element from its bytes.
+type Read = fn(&[u8]) -> f64;
+
+/// Returns the bytes of an element, and the function that reads one; `None` for types that are compared by their bytes.
+fn reader(ty: TensorType) -> Option<(usize, Read)> {
+    fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        bytes.first_chunk().copied().unwrap_or([0; N])
+    }
+    let reader: (usize, Read) = match ty {
+        TensorType::Float32 => (4, |b| f32::from_le_bytes(first(b)).into()),
+        TensorType::Float64 => (8, |b| f64::from_le_bytes(first(b))),
+        TensorType::Float16 => (2, |b| half::f16::from_le_bytes(first(b)).to_f64()),
+        TensorType::BFloat16 => (2, |b| half::bf16::from_le_bytes(first(b)).to_f64()),
+        TensorType::Int8 => (1, |b| i8::from_le_bytes(first(b)).into()),
+        TensorType::UInt8 => (1, |b| u8::from_le_bytes(first(b)).into()),
+        TensorType::Int16 => (2, |b| i16::from_le_bytes(first(b)).into()),
         _ => return None,
-    })
+    };
+    Some(reader)
 }
 
 /// A resolver that several interpreters share.

@@ -1,8 +1,9 @@
 //! Patterns and composites, each compared with the nodes that it replaces.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use delegraph_core::error::{ErrorKind, LimitExceeded};
+use delegraph_core::error::{Error, ErrorKind, LimitExceeded};
 use delegraph_core::ops::binary::{AddParams, DivParams, MulParams, SubParams};
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
@@ -12,12 +13,13 @@ use delegraph_core::ops::reshape::ReshapeParams;
 use delegraph_core::ops::variables::VarHandleParams;
 use delegraph_core::ops::{Activation, Padding};
 use delegraph_core::{
-    Attributes, BuiltinOp as B, Model, ModelBuilder, OpResolver, Params, Quantization, Result,
+    Attributes, BuiltinOp as B, Model, ModelBuilder, OpResolver, Params, Quantization, Result, Signature,
     SubgraphBuilder, TensorId, TensorType,
 };
 
 use super::*;
 use crate::BuiltinOpResolver;
+use crate::ResourceLimits;
 use crate::random::Random;
 
 mod normalization;
@@ -132,6 +134,59 @@ fn the_same_for_depthwise_and_dense_ones_without_bias() {
     let y = unary(&mut graph, B::RELU, y);
     graph.outputs([y]);
     check(graph, &["DEPTHWISE_CONV_2D", "RESHAPE", "FULLY_CONNECTED"]);
+}
+
+#[test]
+fn a_chain_of_factors_and_terms_adds_weights_and_bias_once() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1, 64]);
+    let weights = graph.constant("weights", [64, 64], &numbers(64 * 64));
+    let terms = graph.constant("terms", [64], &numbers(64));
+    let params = FullyConnectedParams::default();
+    let mut y = graph.node(B::FULLY_CONNECTED, params).inputs([x, weights, terms]).output("f");
+    for i in 0..20 {
+        let factor = graph.constant("", [64], &[1.001 + 0.01 * i as f32; 64]);
+        y = binary(&mut graph, B::MUL, y, factor);
+    }
+    for i in 0..20 {
+        y = scalar(&mut graph, B::ADD, y, 0.5 + i as f32);
+    }
+    graph.outputs([y]);
+    let model = build(graph);
+    assert_eq!(ops_after(&Pipeline::new(), &model), ["FULLY_CONNECTED"]);
+    // Less than a copy of the weights for each factor.
+    let limits = ResourceLimits::default().with_memory(8 * 64 * 64 * size_of::<f32>());
+    let pipeline = Pipeline::new().limits(limits);
+    assert_eq!(ops_after(&pipeline, &model), ["FULLY_CONNECTED"]);
+    let fused = Pipeline::new().run(&model).unwrap().model;
+    let names: usize = fused.subgraphs()[0].tensors().iter().map(|t| t.name().len()).sum();
+    assert!(names < 200, "{names}");
+}
+
+#[test]
+fn fusions_without_memory_for_their_constants_are_left_out() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [1, 64]);
+    let weights = graph.constant("weights", [64, 64], &numbers(64 * 64));
+    let y = graph.node(B::FULLY_CONNECTED, FullyConnectedParams::default()).inputs([x, weights]).output("f");
+    let y = scalar(&mut graph, B::MUL, y, 3.0);
+    let y = unary(&mut graph, B::RELU, y);
+    graph.outputs([y]);
+    let model = build(graph);
+    let ops = |limits: ResourceLimits| {
+        let fused = Pipeline::new().limits(limits).run(&model)?.model;
+        Ok::<_, Error>(fused.subgraphs()[0].nodes().iter().map(|n| n.op().to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(ops(ResourceLimits::default()).unwrap(), ["FULLY_CONNECTED"]);
+    // Less than a copy of the weights.
+    let little = ResourceLimits::default().with_memory(64 * 64 * size_of::<f32>() - 1);
+    assert_eq!(ops(little).unwrap(), ["FULLY_CONNECTED", "MUL"]);
+    for limits in [
+        ResourceLimits::default().with_time(Duration::ZERO),
+        ResourceLimits::default().with_total_time(Duration::ZERO),
+    ] {
+        assert!(ops(limits).unwrap_err().is_interruption());
+    }
 }
 
 #[test]
@@ -269,6 +324,24 @@ fn gelu_is_recognised_in_the_forms_of_the_frameworks() {
 }
 
 #[test]
+fn a_long_chain_of_squares_is_not_a_gelu() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [2, 9]);
+    let mut power = x;
+    for _ in 0..40 {
+        power = unary(&mut graph, B::SQUARE, power);
+    }
+    let sum = binary(&mut graph, B::ADD, x, power);
+    let tanh = unary(&mut graph, B::TANH, sum);
+    let gate = scalar(&mut graph, B::ADD, tanh, 1.0);
+    let y = binary(&mut graph, B::MUL, x, gate);
+    let y = scalar(&mut graph, B::MUL, y, 0.5);
+    graph.outputs([y]);
+    let expected = [vec!["SQUARE"; 40], vec!["ADD", "TANH", "ADD", "MUL", "MUL"]].concat();
+    check(graph, &expected);
+}
+
+#[test]
 fn softmax_and_l2_norm_are_recognised() {
     let mut graph = SubgraphBuilder::new("main");
     let x = graph.input("x", TensorType::Float32, [3, 7]);
@@ -304,6 +377,30 @@ fn chains_duplicates_and_identities_are_removed() {
     let y = scalar(&mut graph, B::MUL, y, 1.0);
     graph.outputs([y]);
     check(graph, &["RESHAPE", "ABS", "MUL"]);
+}
+
+#[test]
+fn duplicates_with_equal_constants_are_merged() {
+    let mut graph = SubgraphBuilder::new("main");
+    let x = graph.input("x", TensorType::Float32, [64]);
+    let mut sums = Vec::new();
+    for i in 0..9 {
+        // Equal at both ends.
+        let mut terms = numbers(64);
+        terms[32] = (i % 3) as f32;
+        let terms = graph.constant("terms", [64], &terms);
+        let activation = if i < 6 { Activation::None } else { Activation::Relu };
+        let params = AddParams::default().fused_activation_function(activation);
+        sums.push(graph.node(B::ADD, params).inputs([x, terms]).output("sum"));
+    }
+    let product = sums.iter().copied().reduce(|a, b| binary(&mut graph, B::MUL, a, b)).unwrap();
+    graph.outputs([product]);
+    let expected = [vec!["ADD"; 6], vec!["MUL"; 8]].concat();
+    let model = check(graph, &expected);
+    let inputs = |i: usize| model.subgraphs()[0].nodes()[i].inputs();
+    let sum = |i: usize| Some(model.subgraphs()[0].nodes()[i].outputs()[0]);
+    // The third product is that of the second one and of the first sum again.
+    assert_eq!(inputs(8)[1], sum(0));
 }
 
 #[test]
@@ -376,6 +473,25 @@ fn variables_that_never_change_become_constants() {
     assert_eq!(ops_after(&Pipeline::new(), &with_variable(false)), ["ADD"]);
     let expected = ["CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ADD", "ASSIGN_VARIABLE"];
     assert_eq!(ops_after(&Pipeline::new(), &with_variable(true)), expected);
+}
+
+#[test]
+fn signatures_refer_to_the_new_numbers() {
+    let mut graph = SubgraphBuilder::new("other");
+    let x = graph.input("x", TensorType::Float32, [3]);
+    let y = binary(&mut graph, B::ADD, x, x);
+    let y = unary(&mut graph, B::RELU, y);
+    graph.outputs([y]);
+    let mut draft = with_variable(false).into_draft();
+    draft.subgraphs.extend(build(graph).into_draft().subgraphs);
+    let ends = |name: &str, id| vec![(name.to_owned(), id)];
+    draft.signatures.push(Signature::new("other", 2, ends("in", x), ends("out", y)));
+    // The initialization and the sum before RELU are removed.
+    let fused = Pipeline::new().run(&draft.verify().unwrap()).unwrap().model;
+    let [signature] = fused.signatures() else { panic!() };
+    assert_eq!((signature.subgraph(), fused.subgraphs().len()), (1, 2));
+    let outputs = fused.subgraphs()[1].outputs();
+    assert_eq!((signature.outputs()[0].1, outputs), (outputs[0], &[TensorId(1)][..]));
 }
 
 /// A model of one composite with inputs of these types and shapes.

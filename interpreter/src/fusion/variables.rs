@@ -3,7 +3,7 @@
 //! A resource variable (`VAR_HANDLE`, by container and name) is constant if only an initialization (`CALL_ONCE`)
 //! assigns it, once and with a constant.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use delegraph_core::graph::{Model, NodeId, Subgraph, TensorId};
 use delegraph_core::ops::Params;
@@ -25,20 +25,14 @@ struct Uses {
 /// reads; `None` if there are none.
 pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
     let uses = analyze(model);
-    let initializers: Vec<usize> = model
-        .subgraphs()
-        .iter()
-        .flat_map(|g| g.nodes())
-        .filter(|n| *n.op() == Op::Builtin(BuiltinOp::CALL_ONCE))
-        .flat_map(|n| n.callees())
-        .collect();
-    let called_otherwise = |index: usize| {
-        let others = model.subgraphs().iter().flat_map(|g| g.nodes());
-        let mut others = others.filter(|n| *n.op() != Op::Builtin(BuiltinOp::CALL_ONCE));
-        index == 0
-            || others.any(|n| n.callees().any(|c| c == index))
-            || model.signatures().iter().any(|s| s.subgraph() == index)
-    };
+    // The subgraphs that only an initialization calls are those of `initializers` that are not in `others`.
+    let mut others: HashSet<usize> = model.signatures().iter().map(|s| s.subgraph()).chain([0]).collect();
+    let mut initializers: HashSet<usize> = HashSet::new();
+    for node in model.subgraphs().iter().flat_map(|g| g.nodes()) {
+        let once = *node.op() == Op::Builtin(BuiltinOp::CALL_ONCE);
+        let called = if once { &mut initializers } else { &mut others };
+        called.extend(node.callees());
+    }
     // The constant value of each variable: subgraph and tensor.
     let mut frozen: HashMap<&Name, (usize, TensorId)> = HashMap::new();
     for (name, uses) in &uses {
@@ -49,7 +43,7 @@ pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
         else {
             continue;
         };
-        if initializers.contains(s) && !called_otherwise(*s) {
+        if initializers.contains(s) && !others.contains(s) {
             frozen.insert(name, (*s, value));
         }
     }
@@ -57,6 +51,7 @@ pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
     let mut reads = 0;
     for (index, subgraph) in subgraphs.iter_mut().enumerate() {
         let handles = handles(&model.subgraphs()[index]);
+        let outputs: HashSet<TensorId> = subgraph.outputs().iter().copied().collect();
         let mut same: HashMap<TensorId, TensorId> = HashMap::new();
         let mut kept = Vec::new();
         for node in std::mem::take(subgraph.nodes_mut()) {
@@ -67,7 +62,7 @@ pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
                     let output = node.outputs().first().copied();
                     let tensor = model.subgraphs().get(*s).and_then(|g| g.tensors().get(value.0)).cloned();
                     match (output, tensor) {
-                        (Some(output), Some(tensor)) if !subgraph.outputs().contains(&output) => {
+                        (Some(output), Some(tensor)) if !outputs.contains(&output) => {
                             subgraph.tensors_mut().push(tensor);
                             same.insert(output, TensorId(subgraph.tensors().len() - 1));
                             reads += 1;
@@ -86,26 +81,27 @@ pub(super) fn freeze(model: &Model) -> Option<(Vec<Subgraph>, usize)> {
     if reads == 0 {
         return None;
     }
-    remove_assignments(&mut subgraphs, &frozen.into_keys().cloned().collect::<Vec<_>>());
+    remove_assignments(&mut subgraphs, frozen.into_keys().collect());
     Some((subgraphs, reads))
 }
 
-/// Removes assignments of variables that are no longer read, and calls of initializations that are empty without them.
-fn remove_assignments(subgraphs: &mut [Subgraph], frozen: &[Name]) {
-    let still_read = |name: &Name, subgraphs: &[Subgraph]| {
-        subgraphs.iter().any(|g| {
-            let handles = handles(g);
-            let mut reads = g.nodes().iter().filter(|n| *n.op() == Op::Builtin(BuiltinOp::READ_VARIABLE));
-            reads.any(|n| n.input(0).and_then(|id| handles.get(&id)) == Some(name))
-        })
-    };
-    let gone: Vec<&Name> = frozen.iter().filter(|name| !still_read(name, subgraphs)).collect();
+/// Removes assignments of those variables in `gone` that are no longer read, and calls of initializations that are empty without them.
+fn remove_assignments(subgraphs: &mut [Subgraph], mut gone: HashSet<&Name>) {
+    for subgraph in subgraphs.iter() {
+        let handles = handles(subgraph);
+        let nodes = subgraph.nodes().iter();
+        for node in nodes.filter(|n| *n.op() == Op::Builtin(BuiltinOp::READ_VARIABLE)) {
+            if let Some(still_read) = node.input(0).and_then(|id| handles.get(&id)) {
+                gone.remove(still_read);
+            }
+        }
+    }
     for subgraph in subgraphs.iter_mut() {
         let handles = handles(subgraph);
         subgraph.nodes_mut().retain(|n| {
             let name = n.input(0).and_then(|id| handles.get(&id));
             *n.op() != Op::Builtin(BuiltinOp::ASSIGN_VARIABLE)
-                || !name.is_some_and(|name| gone.contains(&name))
+                || !name.is_some_and(|name| gone.contains(name))
         });
     }
     // Handles without a reader are unused, and so are initializations with nothing else.

@@ -149,8 +149,22 @@ fn tanh_of(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<Vec<NodeId
     (near(scale * linear, root) && near(scale * cubic, root * 0.044_715)).then_some(gone)
 }
 
+/// Maximum depth of powers within products and products within powers. `x · (c · x)²`, the deepest form, has four.
+const DEPTH: usize = 8;
+
 /// Returns `(c, n)` of `c · xⁿ`, and its nodes.
 fn monomial(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<((f32, u32), Vec<NodeId>)> {
+    monomial_within(graph, id, x, DEPTH)
+}
+
+/// As [`monomial`], down to `depth` levels.
+fn monomial_within(
+    graph: &Rewriter<'_>,
+    id: TensorId,
+    x: TensorId,
+    depth: usize,
+) -> Option<((f32, u32), Vec<NodeId>)> {
+    let depth = depth.checked_sub(1)?;
     if id == x {
         return Some(((1.0, 1), Vec::new()));
     }
@@ -159,7 +173,7 @@ fn monomial(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<((f32, u3
     let node = graph.node(at)?;
     match node.op() {
         Op::Builtin(BuiltinOp::SQUARE) => {
-            let ((c, n), mut gone) = monomial(graph, node.input(0)?, x)?;
+            let ((c, n), mut gone) = monomial_within(graph, node.input(0)?, x, depth)?;
             gone.push(at);
             Some(((c * c, n * 2), gone))
         }
@@ -173,7 +187,7 @@ fn monomial(graph: &Rewriter<'_>, id: TensorId, x: TensorId) -> Option<((f32, u3
             let mut power = 0;
             let mut scale = constant;
             for factor in factors {
-                let ((c, n), more) = monomial(graph, factor, x)?;
+                let ((c, n), more) = monomial_within(graph, factor, x, depth)?;
                 gone.extend(more);
                 (scale, power) = (scale * c, power + n);
             }

@@ -48,6 +48,8 @@ impl PatternFusion for FuseRmsNorm {
 const NODES: usize = 48;
 /// Maximum number of terms while expanding an expression.
 const TERMS: usize = 8;
+/// Maximum number of channels: each term has a list of as many factors. Models have fewer.
+const CHANNELS: usize = 1 << 20;
 
 /// A normalization that ends in a given node.
 struct Found {
@@ -78,6 +80,7 @@ fn rewrite(graph: &mut Rewriter<'_>, id: NodeId, centered: bool) -> Option<()> {
         // The op requires constants of rank 1. Often a constant of the pattern already is one, with these values.
         let list = constants.iter().copied().find(|c| {
             graph.tensor(*c).is_some_and(|t| t.shape().rank() == 1)
+                && graph.float_count(*c) == Some(values.len())
                 && graph.floats(*c).as_ref() == Some(&values)
         });
         inputs.push(Some(match list {
@@ -102,7 +105,7 @@ fn find(graph: &Rewriter<'_>, id: NodeId, centered: bool) -> Option<Found> {
     roots(graph, id).into_iter().find_map(|root| {
         let core = core(graph, root, centered)?;
         let shape = graph.shape(core.x).filter(|s| graph.shape(output) == Some(s))?;
-        let channels = *shape.last()?;
+        let channels = *shape.last().filter(|channels| **channels <= CHANNELS)?;
         let gone = core.chain.clone();
         let mut work = Work { graph, core: &core, channels, left: NODES, gone, constants: Vec::new() };
         let mut sum = Sum { x: None, mean: None, rest: None };
@@ -183,7 +186,9 @@ fn roots(graph: &Rewriter<'_>, id: NodeId) -> Vec<TensorId> {
         for operand in operands(graph, node).map_or(Vec::new(), |(_, operands)| operands) {
             let Some(producer) = graph.producer(operand) else { continue };
             if root_of(graph, operand).is_some() {
-                found.push(operand);
+                if !found.contains(&operand) {
+                    found.push(operand);
+                }
             } else if nodes.len() < NODES && !nodes.contains(&producer) {
                 nodes.push(producer);
             }
@@ -201,22 +206,42 @@ fn root_of(graph: &Rewriter<'_>, id: TensorId) -> Option<(NodeId, TensorId, i8)>
         Op::Builtin(BuiltinOp::RSQRT) => Some((at, x, 1)),
         Op::Builtin(BuiltinOp::SQRT) => Some((at, x, -1)),
         Op::Builtin(BuiltinOp::POW) => {
-            let exponent = *values(graph, node.input(1)?)?.first()?;
+            let exponent = graph.scalar(node.input(1)?)?;
             let power = if exponent == -0.5 { 1 } else { -1 };
-            (graph.scalar(node.input(1)?).is_some() && exponent.abs() == 0.5).then_some((at, x, power))
+            (exponent.abs() == 0.5).then_some((at, x, power))
         }
         _ => None,
     }
 }
 
-/// Returns the elements of a FLOAT32 constant, or of a FLOAT16 constant behind DEQUANTIZE.
-fn values(graph: &Rewriter<'_>, id: TensorId) -> Option<Vec<f32>> {
-    graph.floats(id).or_else(|| {
+/// The elements of a constant, which are not read yet.
+enum Values<'g> {
+    /// A FLOAT32 constant.
+    Floats(TensorId),
+    /// The bytes of a FLOAT16 constant behind DEQUANTIZE.
+    Halves(&'g [[u8; 2]]),
+}
+
+impl<'g> Values<'g> {
+    /// Finds the constant that `id` is or represents, and the number of its elements.
+    fn of(graph: &'g Rewriter<'_>, id: TensorId) -> Option<(usize, Self)> {
+        if let Some(count) = graph.float_count(id) {
+            return Some((count, Values::Floats(id)));
+        }
         let (_, node) = graph.made_by(id, BuiltinOp::DEQUANTIZE)?;
         let packed = node.input(0).filter(|t| graph.ty(*t) == Some(TensorType::Float16))?;
-        let bytes = graph.constant(packed)?.as_chunks::<2>().0;
-        Some(bytes.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect())
-    })
+        let halves = graph.constant(packed)?.as_chunks::<2>().0;
+        Some((halves.len(), Values::Halves(halves)))
+    }
+
+    fn read(&self, graph: &Rewriter<'_>) -> Option<Vec<f32>> {
+        match self {
+            Values::Floats(id) => graph.floats(*id),
+            Values::Halves(halves) => {
+                Some(halves.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect())
+            }
+        }
+    }
 }
 
 /// Follows the graph from the root to `x`.
@@ -226,7 +251,8 @@ fn core(graph: &Rewriter<'_>, root: TensorId, centered: bool) -> Option<Core> {
     let [a, b] = binary(graph, node, BuiltinOp::ADD)?;
     let (variance, epsilon) = [(a, b), (b, a)].into_iter().find_map(|(variance, epsilon)| {
         let rank = |t: TensorId| graph.shape(t).map(|s| s.rank());
-        match *values(graph, epsilon)? {
+        let (_, values) = Values::of(graph, epsilon).filter(|(count, _)| *count == 1)?;
+        match *values.read(graph)? {
             [epsilon_value] if rank(epsilon)? <= rank(variance)? => Some((variance, epsilon_value)),
             _ => None,
         }
@@ -279,7 +305,7 @@ fn mean(graph: &Rewriter<'_>, id: TensorId) -> Option<(NodeId, TensorId)> {
     let (at, node) = graph.made_by(id, BuiltinOp::MEAN)?;
     let x = node.input(0)?;
     let Params::Reducer(p) = node.params() else { return None };
-    let [axis] = *graph.integers(node.input(1)?)?.as_slice() else { return None };
+    let axis = graph.integer(node.input(1)?)?;
     let rank = i64::try_from(graph.shape(x)?.rank()).ok()?;
     (p.keep_dims && (axis == -1 || axis == rank - 1)).then_some((at, x))
 }
@@ -323,13 +349,14 @@ impl Work<'_, '_> {
         if id == self.core.root {
             return one(0, 0, self.core.power);
         }
-        if let Some(factors) = values(self.graph, id) {
+        if let Some((count, values)) = Values::of(self.graph, id) {
             let (shape, x) = (self.graph.shape(id)?, self.graph.shape(self.core.x)?);
             let leading = shape.split_last().is_none_or(|(_, leading)| leading.iter().all(|d| *d == 1));
-            if !leading || shape.rank() > x.rank() || ![1, self.channels].contains(&factors.len()) {
+            if !leading || shape.rank() > x.rank() || ![1, self.channels].contains(&count) {
                 return None;
             }
             self.constants.push(id);
+            let factors = values.read(self.graph)?;
             return Some(vec![Term { x: 0, mean: 0, root: 0, factors }]);
         }
         self.node(self.graph.producer(id)?)
@@ -339,6 +366,9 @@ impl Work<'_, '_> {
     fn node(&mut self, id: NodeId) -> Option<Vec<Term>> {
         let (op, operands) = operands(self.graph, id)?;
         self.left = self.left.checked_sub(1)?;
+        if self.graph.budget().is_interrupted() {
+            return None;
+        }
         if !self.gone.contains(&id) {
             self.gone.push(id);
         }
@@ -363,6 +393,9 @@ impl Work<'_, '_> {
                     let [Term { x: 0, mean: 0, root, factors }] = b.as_mut_slice() else { return None };
                     *root = -*root;
                     factors.iter_mut().for_each(|f| *f = 1.0 / *f);
+                }
+                if a.len() * b.len() > TERMS {
+                    return None;
                 }
                 let product = |a: &Term, b: &Term| Term {
                     x: a.x + b.x,

@@ -57,7 +57,7 @@ pub(super) fn reduced_last(graph: &Rewriter<'_>, id: TensorId, op: BuiltinOp) ->
     let (at, node) = graph.made_by(id, op)?;
     let x = node.input(0)?;
     let Params::Reducer(p) = node.params() else { return None };
-    let [axis] = *graph.integers(node.input(1)?)?.as_slice() else { return None };
+    let axis = graph.integer(node.input(1)?)?;
     let rank = i64::try_from(graph.shape(x)?.rank()).ok()?;
     (p.keep_dims && (axis == -1 || axis == rank - 1) && graph.is_private(id)).then_some((at, x))
 }

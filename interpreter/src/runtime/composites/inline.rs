@@ -69,8 +69,9 @@ impl Inliner<'_> {
         }
         let (mut subgraphs, mut origins) = (Vec::new(), Vec::new());
         let (mut changed, mut size) = (false, Size { nodes: self.bounds.earlier, bytes: 0 });
+        let mut bodies = Bodies::default();
         for (s, subgraph) in model.subgraphs().iter().enumerate() {
-            let mut expansion = Expansion::new(self, model, s, size);
+            let mut expansion = Expansion::new(self, model, s, size, &mut bodies);
             let mut places = Vec::with_capacity(subgraph.nodes().len());
             for (id, node) in subgraph.node_ids().zip(subgraph.nodes()) {
                 let first = expansion.nodes.len();
@@ -104,29 +105,65 @@ impl Inliner<'_> {
     }
 }
 
-/// Returns whether the body of the composite `node` can replace it, by the rules of [`Inliner::run`].
-pub(crate) fn can_inline(model: &Model, subgraph: usize, node: &Node) -> bool {
-    let (Some(graph), Some(body)) = (
-        model.subgraphs().get(subgraph),
-        Composite::of_builtin(model, node).and_then(|c| model.subgraphs().get(c.body?)),
-    ) else {
-        return false;
-    };
-    fits(graph.tensors(), &|id| graph.outputs().contains(id), node, body, false)
+/// The composites of a subgraph whose bodies can replace them.
+pub(crate) struct Inlinable<'m> {
+    model: &'m Model,
+    tensors: &'m [Tensor],
+    outputs: HashSet<TensorId>,
+    bodies: Bodies,
 }
 
-/// Whether `body` can replace `node`. `is_output` refers to tensors of the graph of `node`.
+impl<'m> Inlinable<'m> {
+    /// Examines a subgraph of the model.
+    pub(crate) fn new(model: &'m Model, subgraph: &'m Subgraph) -> Self {
+        let outputs = subgraph.outputs().iter().copied().collect();
+        Inlinable { model, tensors: subgraph.tensors(), outputs, bodies: Bodies::default() }
+    }
+
+    /// Returns whether the body of the composite `node` can replace it, by the rules of [`Inliner::run`].
+    pub(crate) fn contains(&mut self, node: &Node) -> bool {
+        let model = self.model;
+        let index = Composite::of_builtin(model, node).and_then(|c| c.body);
+        let body = index.and_then(|index| Some((index, model.subgraphs().get(index)?)));
+        body.is_some_and(|(index, body)| {
+            let known = self.bodies.get(index, body);
+            fits(self.tensors, &self.outputs, node, (body, known), false)
+        })
+    }
+}
+
+/// Properties of a body.
+struct Body {
+    has_variables: bool,
+    /// The tensors that its nodes write.
+    written: HashSet<TensorId>,
+}
+
+/// Bodies by their index, each examined when it is first called: a short call may refer to a large body.
+#[derive(Default)]
+struct Bodies(HashMap<usize, Body>);
+
+impl Bodies {
+    fn get(&mut self, index: usize, body: &Subgraph) -> &Body {
+        self.0.entry(index).or_insert_with(|| Body {
+            has_variables: body.tensors().iter().any(|t| t.is_variable()),
+            written: body.nodes().iter().flat_map(|n| n.outputs()).copied().collect(),
+        })
+    }
+}
+
+/// Whether `body` can replace `node`. `tensors` and `outputs` are those of the graph of `node`.
 fn fits(
     tensors: &[Tensor],
-    is_output: &dyn Fn(&TensorId) -> bool,
+    outputs: &HashSet<TensorId>,
     node: &Node,
-    body: &Subgraph,
+    (body, known): (&Subgraph, &Body),
     state: bool,
 ) -> bool {
     if body.inputs().len() != node.inputs().len() || body.outputs().len() != node.outputs().len() {
         return false;
     }
-    if !state && body.tensors().iter().any(|t| t.is_variable()) {
+    if !state && known.has_variables {
         return false;
     }
     let same = |here: TensorId, there: TensorId| match (tensors.get(here.0), body.tensors().get(there.0)) {
@@ -137,19 +174,14 @@ fn fits(
     if !inputs.into_iter().all(|(here, there)| here.is_some_and(|here| same(here, *there))) {
         return false;
     }
-    let (written, mut seen) = (written(body), HashSet::new());
+    let mut seen = HashSet::new();
     node.outputs().iter().zip(body.outputs()).all(|(here, there)| {
         // An output that is also an input is replaced by the input, but an output of the model or of a signature keeps
         // its tensor.
-        let (written, first) = (written.contains(there), seen.insert(there));
+        let (written, first) = (known.written.contains(there), seen.insert(there));
         let variable = body.tensors().get(there.0).is_some_and(|t| t.is_variable());
-        same(*here, *there) && ((written && first && !variable) || !is_output(here))
+        same(*here, *there) && ((written && first && !variable) || !outputs.contains(here))
     })
-}
-
-/// The tensors that nodes of a body write.
-fn written(body: &Subgraph) -> HashSet<TensorId> {
-    body.nodes().iter().flat_map(|n| n.outputs()).copied().collect()
 }
 
 /// Maximum depth of nested calls.
@@ -162,6 +194,7 @@ struct Expansion<'m, 'c> {
     nodes: Vec<Node>,
     /// The outputs of the subgraph.
     outputs: HashSet<TensorId>,
+    bodies: &'c mut Bodies,
     /// Tensors that are replaced by others.
     same: HashMap<TensorId, TensorId>,
     origins: Vec<Origin>,
@@ -202,12 +235,18 @@ impl Size {
 }
 
 impl<'m, 'c> Expansion<'m, 'c> {
-    fn new(inliner: &'c Inliner<'c>, model: &'m Model, index: usize, size: Size) -> Self {
+    fn new(
+        inliner: &'c Inliner<'c>,
+        model: &'m Model,
+        index: usize,
+        size: Size,
+        bodies: &'c mut Bodies,
+    ) -> Self {
         let mut subgraph = model.subgraphs().get(index).cloned().unwrap_or_default();
         subgraph.nodes_mut().clear();
         let (nodes, same, origins) = Default::default();
         let outputs = subgraph.outputs().iter().copied().collect();
-        Expansion { inliner, model, subgraph, outputs, nodes, same, origins, count: 0, size }
+        Expansion { inliner, model, subgraph, outputs, bodies, nodes, same, origins, count: 0, size }
     }
 
     fn push(&mut self, mut node: Node, place: Place, depth: usize) -> Result<()> {
@@ -217,11 +256,12 @@ impl<'m, 'c> Expansion<'m, 'c> {
         let model = self.model;
         let callee = self.inliner.callee(model, &node, place);
         let body = callee.and_then(|index| Some((index, model.subgraphs().get(index)?)));
-        let (tensors, outputs) = (self.subgraph.tensors(), &self.outputs);
-        let fits =
-            |body: &Subgraph| fits(tensors, &|id| outputs.contains(id), &node, body, self.inliner.state);
-        match body.filter(|(_, body)| depth < DEPTH && fits(body)) {
-            Some((index, body)) => self.expand(&node, place, (index, body), depth)?,
+        let fits = body.filter(|_| depth < DEPTH).is_some_and(|(index, body)| {
+            let known = self.bodies.get(index, body);
+            fits(self.subgraph.tensors(), &self.outputs, &node, (body, known), self.inliner.state)
+        });
+        match body {
+            Some(body) if fits => self.expand(&node, place, body, depth)?,
             _ => self.nodes.push(node),
         }
         Ok(())
@@ -251,7 +291,7 @@ impl<'m, 'c> Expansion<'m, 'c> {
                 set(&mut map, there, *here);
             }
         }
-        let written = written(body);
+        let written = &self.bodies.get(index, body).written;
         for (here, there) in call.outputs().iter().zip(body.outputs()) {
             if written.contains(there)
                 && map.get(there.0) == Some(&None)

@@ -2,4 +2,4 @@
 
 mod inline;
 
-pub(crate) use inline::{Bounds, CONTROL, Inlined, Inliner, Origin, Place, can_inline, kernel_key, moved};
+pub(crate) use inline::{Bounds, CONTROL, Inlinable, Inlined, Inliner, Origin, Place, kernel_key, moved};

@@ -9,7 +9,6 @@ use std::task::Context;
 use delegraph_core::error::{Error, Result};
 use delegraph_core::kernel::{Budget, Parallel, Resources};
 use delegraph_core::{Model, OpResolver, Shape, TensorId};
-use web_time::Instant;
 
 use crate::runtime::composites::Origin;
 use crate::runtime::delegation::{Delegates, Exclusion};
@@ -99,17 +98,7 @@ impl Engine {
 
     /// Sets the deadline of a call that begins.
     pub(crate) fn start_clock(&self) {
-        let ResourceLimits { time, deadline, .. } = self.limits;
-        if time.is_none() && deadline.is_none() {
-            return;
-        }
-        let now = Instant::now();
-        let of_call = time.and_then(|time| Some((now.checked_add(time)?, time)));
-        let ends = of_call.into_iter().chain(deadline);
-        match ends.min_by_key(|(at, _)| *at) {
-            Some((at, limit)) => self.budget.set_deadline(at, limit),
-            None => self.budget.clear_deadline(),
-        }
+        self.limits.start_clock(&self.budget);
     }
 
     /// Creates subgraph `index` if it does not exist yet.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use delegraph_core::kernel::Budget;
 use web_time::Instant;
 
 use super::machine;
@@ -71,6 +72,29 @@ impl Default for ResourceLimits {
 const FALLBACK_MEMORY: usize = if usize::BITS >= 64 { 4 << 30 } else { usize::MAX / 2 };
 
 impl ResourceLimits {
+    /// Sets the deadline of a call that begins, if there is one.
+    pub(crate) fn start_clock(&self, budget: &Budget) {
+        let ResourceLimits { time, deadline, .. } = *self;
+        if time.is_none() && deadline.is_none() {
+            return;
+        }
+        let now = Instant::now();
+        let of_call = time.and_then(|time| Some((now.checked_add(time)?, time)));
+        let ends = of_call.into_iter().chain(deadline);
+        match ends.min_by_key(|(at, _)| *at) {
+            Some((at, limit)) => budget.set_deadline(at, limit),
+            None => budget.clear_deadline(),
+        }
+    }
+
+    /// Returns the limits of the parts of a call that begins, which together take the time of one call.
+    pub(crate) fn of_call(&self) -> Self {
+        let mut limits = self.clone();
+        let of_call = limits.time.take().and_then(|time| Some((Instant::now().checked_add(time)?, time)));
+        limits.deadline = of_call.into_iter().chain(limits.deadline).min_by_key(|(at, _)| *at);
+        limits
+    }
+
     /// Sets the limit of memory, in bytes.
     #[must_use]
     pub fn with_memory(mut self, bytes: usize) -> Self {

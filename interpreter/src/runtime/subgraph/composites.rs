@@ -4,15 +4,14 @@ use delegraph_core::{Composite, NodeId};
 use delegraph_delegate_api::{CompositeReport, CompositeRunner, Report, Runner};
 
 use super::parts::Parts;
-use crate::runtime::composites::{Origin, can_inline};
+use crate::runtime::composites::{Inlinable, Origin};
 use crate::runtime::delegation::Delegates;
 
 /// Returns the composites that the subgraph would call, and whose bodies could replace them.
 pub(crate) fn unclaimed<'a>(parts: &'a Parts, report: &'a Report) -> impl Iterator<Item = NodeId> + 'a {
     let on_cpu = report.nodes.iter().filter(|n| n.runner == Runner::Cpu).map(|n| n.node);
-    on_cpu.filter(move |id| {
-        !parts.has_named_kernel(*id) && can_inline(&parts.model, parts.index, parts.subgraph().node(*id))
-    })
+    let mut inlinable = Inlinable::new(&parts.model, parts.subgraph());
+    on_cpu.filter(move |id| !parts.has_named_kernel(*id) && inlinable.contains(parts.subgraph().node(*id)))
 }
 
 /// Returns the runner of each composite. `origins` are the composites that were replaced by their bodies.

@@ -11,7 +11,7 @@ use web_time::Instant;
 
 use super::empty::{Emptiness, check_rows, emptiness};
 use super::inferred::Schedule;
-use super::parts::Parts;
+use super::parts::{Parts, is_among};
 use super::planned::{Planned, Step};
 use super::prepared::failure;
 use super::residency::{self, Residency};
@@ -295,9 +295,10 @@ impl Planned {
         }
         let shared = self.inference.readers.depends_on_model_alone(node);
         let requests = parts.prepare_node(id, true, shared, env)?;
+        let is_dependent = is_among(&requests.data_dependent);
         for output in node.outputs() {
             let tensor = &mut parts.tensors[output.0];
-            if shapes == OutputShapes::DataDependent || requests.data_dependent.contains(output) {
+            if shapes == OutputShapes::DataDependent || is_dependent(output) {
                 tensor.allocate_bytes(Placement::Dynamic, 0)?;
             } else {
                 allocate(tensor, env.services.budget)?;
@@ -343,9 +344,10 @@ fn prepare_dynamic(partition: &mut Partition, parts: &mut Parts, env: &mut Env<'
     if partition.kernel.declines() {
         return Ok(false);
     }
+    let is_dependent = is_among(&data_dependent);
     for id in &partition.params.outputs {
         let tensor = &mut tensors[id.0];
-        if data_dependent.contains(id) {
+        if is_dependent(id) {
             tensor.allocate_bytes(Placement::Dynamic, 0)?;
         } else {
             allocate(tensor, budget)?;

@@ -1,5 +1,6 @@
 //! Tensors and kernels of a subgraph, which are kept between preparations.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use delegraph_core::error::{Error, Result};
@@ -43,7 +44,7 @@ pub(crate) struct NodeKernel {
 #[derive(Debug)]
 pub(crate) enum Initialization {
     /// These nodes initialized variables.
-    By(Vec<NodeId>),
+    By(HashSet<NodeId>),
     /// All nodes initialized variables, in the subgraph that this one replaced.
     Inherited,
 }
@@ -60,7 +61,7 @@ impl Initialization {
     /// Records that node `id` initialized variables.
     pub(crate) fn note(&mut self, id: NodeId) {
         if let Initialization::By(nodes) = self {
-            nodes.push(id);
+            nodes.insert(id);
         }
     }
 }
@@ -116,7 +117,7 @@ impl Parts {
                 point_at_constant(tensor, bytes)?;
             }
         }
-        let (buffers, initialization) = (ApplicationBuffers::default(), Initialization::By(Vec::new()));
+        let (buffers, initialization) = (ApplicationBuffers::default(), Initialization::By(HashSet::new()));
         Ok(Parts { model, index, tensors, nodes, buffers, initialization })
     }
 
@@ -242,6 +243,14 @@ impl Parts {
             .filter(|t| t.placement() == Placement::Arena)
             .for_each(RuntimeTensor::clear_data);
     }
+}
+
+/// Returns a function that tells whether a tensor is one of `ids`, of which there may be millions.
+pub(crate) fn is_among(ids: &[TensorId]) -> impl Fn(&TensorId) -> bool + '_ {
+    // Number of ids up to which they are compared, since a set allocates memory.
+    const FEW: usize = 16;
+    let many: HashSet<TensorId> = ids.iter().copied().filter(|_| ids.len() > FEW).collect();
+    move |id| if ids.len() > FEW { many.contains(id) } else { ids.contains(id) }
 }
 
 /// Returns the kernel of a node. For a composite, a kernel of its name is preferred to one that calls its body. A node

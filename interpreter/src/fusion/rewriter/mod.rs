@@ -1,14 +1,21 @@
 //! Rewriting of one subgraph.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use delegraph_core::error::Result;
 use delegraph_core::graph::{Model, Node, NodeId, Subgraph, Tensor, TensorId};
+use delegraph_core::kernel::Budget;
 use delegraph_core::{BuiltinOp, Element, Op, Quantization, Shape, TensorType};
 
 use super::known::Known;
 use super::report::name_of;
 use super::store::Store;
+use alike::Alike;
+
+mod alike;
 
 /// A subgraph that a fusion rewrites: nodes and tensors by number, producer and consumers of each tensor, shapes, and
 /// constants.
@@ -22,7 +29,9 @@ pub struct Rewriter<'m> {
     /// The position of each node in the order.
     places: Vec<usize>,
     producers: Vec<Option<NodeId>>,
-    readers: Vec<Vec<NodeId>>,
+    readers: Vec<Readers>,
+    /// Per node, the place of each operand in the readers of its tensor.
+    reads: Vec<Vec<usize>>,
     /// Whether each tensor is an output of the subgraph.
     is_output: Vec<bool>,
     shapes: Vec<Option<Shape>>,
@@ -32,6 +41,17 @@ pub struct Rewriter<'m> {
     came: Vec<String>,
     /// Whether a node was changed, removed or added since the last call of `taken`.
     changed: bool,
+    alike: Alike,
+    /// Constants that [`Rewriter::mapped`] added: no other tensor has their bytes.
+    mapped: HashSet<TensorId>,
+}
+
+/// The nodes that read a tensor, once per operand.
+#[derive(Debug, Clone, Default)]
+struct Readers {
+    nodes: Vec<NodeId>,
+    /// The index of the operand of each.
+    operands: Vec<usize>,
 }
 
 impl fmt::Debug for Rewriter<'_> {
@@ -71,13 +91,16 @@ impl<'m> Rewriter<'m> {
             nodes: Vec::with_capacity(nodes.len()),
             places: Vec::with_capacity(nodes.len()),
             producers: vec![None; tensors],
-            readers: vec![Vec::new(); tensors],
+            readers: vec![Readers::default(); tensors],
+            reads: Vec::with_capacity(nodes.len()),
             is_output,
             shapes,
             store,
             gone: Vec::new(),
             came: Vec::new(),
             changed: false,
+            alike: Alike::default(),
+            mapped: HashSet::new(),
         };
         for (place, node) in nodes.into_iter().enumerate() {
             this.add(place, node);
@@ -149,8 +172,17 @@ impl<'m> Rewriter<'m> {
 
     /// Returns the elements of a float32 constant.
     pub fn floats(&self, id: TensorId) -> Option<Vec<f32>> {
+        Some(self.float_chunks(id)?.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    }
+
+    /// Returns the number of elements of a float32 constant, without reading them.
+    pub(super) fn float_count(&self, id: TensorId) -> Option<usize> {
+        self.float_chunks(id).map(<[_]>::len)
+    }
+
+    fn float_chunks(&self, id: TensorId) -> Option<&[[u8; 4]]> {
         let bytes = self.constant(id).filter(|_| self.is_float(id))?;
-        Some(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
+        Some(bytes.as_chunks::<4>().0)
     }
 
     /// Returns the elements of a constant of INT32 or INT64.
@@ -167,10 +199,20 @@ impl<'m> Rewriter<'m> {
         }
     }
 
+    /// Returns the value of an INT32 or INT64 constant of one element.
+    pub(super) fn integer(&self, id: TensorId) -> Option<i64> {
+        // A long list is not read.
+        self.constant(id).filter(|bytes| bytes.len() <= size_of::<i64>())?;
+        match *self.integers(id)?.as_slice() {
+            [value] => Some(value),
+            _ => None,
+        }
+    }
+
     /// Returns the value of a float32 constant of one element.
     pub fn scalar(&self, id: TensorId) -> Option<f32> {
-        match self.floats(id)?.as_slice() {
-            [value] => Some(*value),
+        match self.float_chunks(id)? {
+            [value] => Some(f32::from_le_bytes(*value)),
             _ => None,
         }
     }
@@ -188,7 +230,7 @@ impl<'m> Rewriter<'m> {
 
     /// Returns the nodes that read a tensor. A node that reads it twice is listed twice.
     pub fn readers(&self, id: TensorId) -> &[NodeId] {
-        self.readers.get(id.0).map_or(&[], Vec::as_slice)
+        self.readers.get(id.0).map_or(&[], |readers| readers.nodes.as_slice())
     }
 
     /// Returns whether a tensor has a single consumer, which reads it once, and is not an output of the subgraph. A
@@ -202,12 +244,12 @@ impl<'m> Rewriter<'m> {
         self.shapes.push(Some(tensor.shape().clone()));
         self.subgraph.tensors_mut().push(tensor);
         self.producers.push(None);
-        self.readers.push(Vec::new());
+        self.readers.push(Readers::default());
         self.is_output.push(false);
         TensorId(self.subgraph.tensors().len() - 1)
     }
 
-    /// Adds a constant.
+    /// Adds a constant; as [`Rewriter::new_constant_bytes`].
     pub fn new_constant<T: Element>(
         &mut self,
         name: &str,
@@ -218,7 +260,8 @@ impl<'m> Rewriter<'m> {
         self.new_constant_bytes(tensor, bytemuck::cast_slice(values))
     }
 
-    /// Adds a constant with these bytes.
+    /// Adds a constant with these bytes. Without memory for them in the limit of the pipeline, it has none, and the pass
+    /// ends after the fusion returns.
     pub fn new_constant_bytes(&mut self, mut tensor: Tensor, bytes: &[u8]) -> TensorId {
         tensor.set_data(Some(self.store.add(bytes)));
         self.new_tensor(tensor)
@@ -231,7 +274,85 @@ impl<'m> Rewriter<'m> {
         Some(self.new_constant_bytes(tensor, bytes))
     }
 
-    /// Stores the options of a custom op, or other bytes that nodes refer to.
+    /// Returns a constant with the elements of the float32 constant `id` after `f`, which gets the index of each element
+    /// and its value. It is `new` with these elements, or `id` itself if this pass added it for a single reader, which
+    /// must be about to be replaced: a chain of nodes then needs no copy for each. `None` if `id` is not such a constant.
+    pub(super) fn mapped(
+        &mut self,
+        id: TensorId,
+        new: Tensor,
+        f: impl Fn(usize, f32) -> f32,
+    ) -> Option<TensorId> {
+        self.float_chunks(id)?;
+        let range = self.tensor(id)?.data()?;
+        if self.bytes_to_map(id) == 0 {
+            self.store.change_floats(&range, f);
+            return Some(id);
+        }
+        let range = self.store.add_copy(self.model, range);
+        Some(self.with_floats(new, range, f))
+    }
+
+    /// As [`Rewriter::mapped`], for `count` zeros.
+    pub(super) fn mapped_zeros(
+        &mut self,
+        count: usize,
+        new: Tensor,
+        f: impl Fn(usize, f32) -> f32,
+    ) -> TensorId {
+        let range = self.store.add_zeros(count.saturating_mul(size_of::<f32>()));
+        self.with_floats(new, range, f)
+    }
+
+    fn with_floats(
+        &mut self,
+        mut tensor: Tensor,
+        range: std::ops::Range<usize>,
+        f: impl Fn(usize, f32) -> f32,
+    ) -> TensorId {
+        self.store.change_floats(&range, f);
+        tensor.set_data(Some(range));
+        let id = self.new_tensor(tensor);
+        self.mapped.insert(id);
+        id
+    }
+
+    /// Returns the bytes that [`Rewriter::mapped`] adds for a constant.
+    pub(super) fn bytes_to_map(&self, id: TensorId) -> usize {
+        let range = self.tensor(id).and_then(|t| t.data()).unwrap_or_default();
+        let own = self.mapped.contains(&id) && self.is_private(id);
+        if own { 0 } else { range.len() }
+    }
+
+    /// Returns whether the budget of the pipeline has room for two constants of together `bytes` bytes.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.store.has_room(bytes)
+    }
+
+    /// Returns the memory and time that the pipeline may use.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        self.store.budget()
+    }
+
+    /// Checks that all constants could be added, and polls.
+    ///
+    /// # Errors
+    /// Those of [`Store::check`].
+    pub(super) fn check(&mut self) -> Result<()> {
+        self.store.check()
+    }
+
+    /// Returns the first node before `id` with equal results, if there is one. Constants with equal bytes count as the
+    /// same input.
+    pub(super) fn first_alike(&mut self, id: NodeId) -> Option<NodeId> {
+        let mut alike = std::mem::take(&mut self.alike);
+        let found = alike.find(self, id);
+        self.alike = alike;
+        found
+    }
+
+    /// Stores the options of a custom op, or other bytes that nodes refer to. Without memory for them in the limit of the
+    /// pipeline, the range is empty, and the pass ends after the fusion returns.
     pub fn store(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
         self.store.add(bytes)
     }
@@ -291,11 +412,18 @@ impl<'m> Rewriter<'m> {
         if self.is_output(from) || from == to {
             return false;
         }
-        // In reverse order, so that `take` finds each one immediately.
-        for id in self.readers(from).to_vec().into_iter().rev() {
-            self.change(id, |node| {
-                node.inputs_mut().iter_mut().flatten().filter(|t| **t == from).for_each(|t| *t = to);
-            });
+        // Each operand is changed alone, since a node may have a hundred thousand.
+        let Readers { nodes, operands } =
+            self.readers.get_mut(from.0).map(std::mem::take).unwrap_or_default();
+        for (id, operand) in nodes.into_iter().zip(operands).rev() {
+            let node = self.nodes.get_mut(id.0).and_then(Option::as_mut);
+            let Some(input) = node.and_then(|node| node.inputs_mut().get_mut(operand)) else { continue };
+            *input = Some(to);
+            self.changed = true;
+            let place = self.add_reader(to, id, operand);
+            if let Some(read) = self.reads.get_mut(id.0).and_then(|reads| reads.get_mut(operand)) {
+                *read = place;
+            }
         }
         true
     }
@@ -309,15 +437,18 @@ impl<'m> Rewriter<'m> {
         let id = NodeId(self.nodes.len());
         self.nodes.push(None);
         self.places.push(place);
+        self.reads.push(Vec::new());
         self.put(id, node);
         id
     }
 
     fn put(&mut self, id: NodeId, node: Node) {
-        for input in node.inputs().iter().flatten() {
-            if let Some(readers) = self.readers.get_mut(input.0) {
-                readers.push(id);
-            }
+        let mut places = Vec::with_capacity(node.inputs().len());
+        for (operand, input) in node.inputs().iter().enumerate() {
+            places.push(input.map_or(usize::MAX, |input| self.add_reader(input, id, operand)));
+        }
+        if let Some(reads) = self.reads.get_mut(id.0) {
+            *reads = places;
         }
         for output in node.outputs() {
             if let Some(producer) = self.producers.get_mut(output.0) {
@@ -331,12 +462,13 @@ impl<'m> Rewriter<'m> {
 
     fn take(&mut self, id: NodeId) -> Option<Node> {
         let node = self.nodes.get_mut(id.0)?.take()?;
-        for input in node.inputs().iter().flatten() {
-            if let Some(readers) = self.readers.get_mut(input.0)
-                && let Some(at) = readers.iter().rposition(|r| *r == id)
-            {
-                readers.swap_remove(at);
-            }
+        let reads = self.reads.get_mut(id.0).map(std::mem::take).unwrap_or_default();
+        let places = node.inputs().iter().zip(reads);
+        let mut places: Vec<_> = places.filter_map(|(input, place)| Some(((*input)?, place))).collect();
+        // The last ones first, so that removing one does not move another one of this node.
+        places.sort_unstable_by_key(|(_, place)| Reverse(*place));
+        for (input, place) in places {
+            self.remove_reader(input, place);
         }
         for output in node.outputs() {
             if let Some(producer) = self.producers.get_mut(output.0).filter(|p| **p == Some(id)) {
@@ -344,6 +476,28 @@ impl<'m> Rewriter<'m> {
             }
         }
         Some(node)
+    }
+
+    /// Adds a reader of a tensor, and returns its place.
+    fn add_reader(&mut self, id: TensorId, node: NodeId, operand: usize) -> usize {
+        let Some(readers) = self.readers.get_mut(id.0) else { return usize::MAX };
+        readers.nodes.push(node);
+        readers.operands.push(operand);
+        readers.nodes.len() - 1
+    }
+
+    /// Removes a reader of a tensor; the last one takes its place.
+    fn remove_reader(&mut self, id: TensorId, place: usize) {
+        let Some(readers) = self.readers.get_mut(id.0).filter(|readers| place < readers.nodes.len()) else {
+            return;
+        };
+        readers.nodes.swap_remove(place);
+        readers.operands.swap_remove(place);
+        if let (Some(moved), Some(operand)) = (readers.nodes.get(place), readers.operands.get(place))
+            && let Some(read) = self.reads.get_mut(moved.0).and_then(|reads| reads.get_mut(*operand))
+        {
+            *read = place;
+        }
     }
 
     /// Returns the subgraph, with its nodes in an order of execution: that of their positions, except that a node comes
