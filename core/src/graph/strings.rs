@@ -3,7 +3,15 @@
 //! Its bytes are 32-bit integers (the number of strings, the start of each one and the end of the last one, counted
 //! from the tensor's start), followed by the bytes of the strings. The strings need not be UTF-8.
 
+use std::convert::Infallible;
+
 use crate::error::{Error, Result, counted};
+
+/// Strings that are read between two polls: less than a millisecond.
+const POLLED: usize = 1 << 14;
+
+/// Bytes of strings that are written between two polls: some milliseconds.
+const POLLED_BYTES: usize = 16 << 20;
 
 /// Why bytes are not those of a STRING tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,12 +82,7 @@ impl<'a> Strings<'a> {
     /// # Errors
     /// [`Error::OutOfMemory`] if their number or length exceeds the format's limits.
     pub fn encoded_size<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>) -> Result<usize> {
-        let count = strings.len();
-        let mut size = empty_size(count)?;
-        for string in strings {
-            size = size.saturating_add(string.len());
-        }
-        fitting(size, count)
+        encoded_size_polled(strings, || Ok(()))
     }
 
     /// Returns the bytes of a tensor that holds these strings.
@@ -101,6 +104,22 @@ fn word(bytes: &[u8], i: usize) -> Option<usize> {
     usize::try_from(i32::from_le_bytes(*bytes.as_chunks().0.get(i)?)).ok()
 }
 
+/// As [`Strings::encoded_size`]. Calls `poll` between the strings; its error ends the work.
+pub(crate) fn encoded_size_polled<'s>(
+    strings: impl ExactSizeIterator<Item = &'s [u8]>,
+    poll: impl Fn() -> Result<()>,
+) -> Result<usize> {
+    let count = strings.len();
+    let mut size = empty_size(count)?;
+    for (i, string) in strings.enumerate() {
+        if i.is_multiple_of(POLLED) {
+            poll()?;
+        }
+        size = size.saturating_add(string.len());
+    }
+    fitting(size, count)
+}
+
 /// Returns the number of bytes of a tensor with this many empty strings.
 pub(crate) fn empty_size(count: usize) -> Result<usize> {
     fitting(count.saturating_add(2).saturating_mul(4), count)
@@ -116,6 +135,18 @@ fn fitting(size: usize, count: usize) -> Result<usize> {
 
 /// Writes the strings to a buffer of their encoded size.
 pub(crate) fn write<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>, bytes: &mut [u8]) {
+    let Ok(()) = write_polled(strings, bytes, || Ok::<(), Infallible>(()));
+}
+
+/// As [`write`]. Calls `poll` between the strings.
+///
+/// # Errors
+/// That of `poll`, which ends the work.
+pub(crate) fn write_polled<'s, E>(
+    strings: impl ExactSizeIterator<Item = &'s [u8]>,
+    bytes: &mut [u8],
+    poll: impl Fn() -> Result<(), E>,
+) -> Result<(), E> {
     let (count, header) = (strings.len(), strings.len().saturating_add(2).saturating_mul(4));
     let (header, mut rest) = bytes.split_at_mut(header.min(bytes.len()));
     let mut at = header.len();
@@ -126,14 +157,27 @@ pub(crate) fn write<'s>(strings: impl ExactSizeIterator<Item = &'s [u8]>, bytes:
         }
     };
     put(count);
+    let mut left = 0usize;
     for string in strings {
+        if let Some(fewer) = left.checked_sub(string.len().max(POLLED_BYTES / POLLED)) {
+            left = fewer;
+        } else {
+            poll()?;
+            left = POLLED_BYTES;
+        }
         put(at);
         at = at.saturating_add(string.len());
-        let Some((target, after)) = rest.split_at_mut_checked(string.len()) else { return };
-        target.copy_from_slice(string);
+        let Some((target, after)) = rest.split_at_mut_checked(string.len()) else { return Ok(()) };
+        for (i, (to, from)) in target.chunks_mut(POLLED_BYTES).zip(string.chunks(POLLED_BYTES)).enumerate() {
+            if i > 0 {
+                poll()?;
+            }
+            to.copy_from_slice(from);
+        }
         rest = after;
     }
     put(at);
+    Ok(())
 }
 
 #[cfg(test)]

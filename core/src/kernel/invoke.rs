@@ -408,14 +408,16 @@ impl<'a> InvokeContext<'a> {
     /// Sets the shape and the strings of output `i`, a string tensor.
     ///
     /// # Errors
-    /// As [`InvokeContext::resize_output`], and if the strings are too long for the format.
+    /// As [`InvokeContext::resize_output`] and [`InvokeContext::check_interrupted`], and if the strings are too long for
+    /// the format.
     pub fn write_strings<'s, I>(&mut self, i: usize, shape: impl Into<Shape>, strings: I) -> Result<()>
     where
         I: ExactSizeIterator<Item = &'s [u8]> + Clone,
     {
-        self.resize_output_bytes(i, shape, Strings::encoded_size(strings.clone())?)?;
-        strings::write(strings, self.output_bytes(i)?);
-        Ok(())
+        let size = strings::encoded_size_polled(strings.clone(), || self.check_interrupted())?;
+        self.resize_output_bytes(i, shape, size)?;
+        let bytes = self.output_bytes(i)?;
+        strings::write_polled(strings, bytes, || self.check_interrupted())
     }
 
     /// Returns a temporary as elements of `T`, without a remainder of bytes. Each is handed out once; its contents are

@@ -192,6 +192,41 @@ pub struct Sparsity {
     pub levels: Vec<Level>,
 }
 
+/// Maximum number of block dimensions: a tensor has no more dimensions that they could split.
+const MAX_BLOCKS: usize = 64;
+
+/// Entries and elements between two polls: less than a millisecond.
+const STEPS: usize = 1 << 16;
+
+/// Bytes that are cleared between two polls: less than 50 ms.
+const CLEARED: usize = 32 << 20;
+
+/// Counts steps, and polls every few of them.
+struct Polls<'p> {
+    is_interrupted: &'p dyn Fn() -> bool,
+    left: usize,
+}
+
+impl<'p> Polls<'p> {
+    fn new(is_interrupted: &'p dyn Fn() -> bool) -> Self {
+        Polls { is_interrupted, left: STEPS }
+    }
+
+    /// Counts a step. Returns whether the work is to end.
+    fn interrupted(&mut self) -> bool {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                false
+            }
+            None => {
+                self.left = STEPS;
+                (self.is_interrupted)()
+            }
+        }
+    }
+}
+
 /// Why sparse storage does not describe a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid sparsity: {0}")]
@@ -230,7 +265,16 @@ impl Sparsity {
     /// # Errors
     /// [`SparsityError`] with the first mismatch.
     pub fn validate(&self, shape: &[usize]) -> Result<usize, SparsityError> {
+        let stored = self.check(shape, &mut Polls::new(&|| false))?;
+        Ok(stored.unwrap_or_default())
+    }
+
+    /// As [`Sparsity::validate`]; `None` if the work was interrupted.
+    fn check(&self, shape: &[usize], polls: &mut Polls<'_>) -> Result<Option<usize>, SparsityError> {
         let rank = shape.len();
+        if self.block_map.len() > MAX_BLOCKS {
+            return bad(format!("{} block dimensions are more than {MAX_BLOCKS}", self.block_map.len()));
+        }
         let total = rank.saturating_add(self.block_map.len());
         if self.traversal_order.len() != total || self.levels.len() != total {
             return bad(format!(
@@ -292,6 +336,9 @@ impl Sparsity {
                         ));
                     }
                     for row in rows(segments, stored) {
+                        if polls.interrupted() {
+                            return Ok(None);
+                        }
                         if row.start > row.end {
                             return bad(format!(
                                 "dimension {dim}: segments decrease from {} to {}",
@@ -307,6 +354,9 @@ impl Sparsity {
                         }
                         let mut least = 0;
                         for index in indices.range(row) {
+                            if polls.interrupted() {
+                                return Ok(None);
+                            }
                             if index < least || index >= extent {
                                 return bad(format!(
                                     "dimension {dim}: indices out of order or not below {extent}"
@@ -319,7 +369,7 @@ impl Sparsity {
                 }
             };
         }
-        Ok(stored)
+        Ok(Some(stored))
     }
 
     /// Expands `values` (the stored elements, `element` bytes each) into the dense row-major bytes of `shape`,
@@ -334,12 +384,34 @@ impl Sparsity {
         values: &[u8],
         dense: &mut [u8],
     ) -> Result<(), SparsityError> {
-        let stored = self.validate(shape)?;
+        self.densify_polled(shape, element, values, dense, &|| false)
+    }
+
+    /// As [`Sparsity::densify`]. Calls `is_interrupted` every few milliseconds, and leaves `dense` incomplete, without
+    /// an error, once it returns true.
+    ///
+    /// # Errors
+    /// As [`Sparsity::densify`].
+    pub fn densify_polled(
+        &self,
+        shape: &[usize],
+        element: usize,
+        values: &[u8],
+        dense: &mut [u8],
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), SparsityError> {
+        let mut polls = Polls::new(is_interrupted);
+        let Some(stored) = self.check(shape, &mut polls)? else { return Ok(()) };
         let bytes = |n: Option<usize>| n.and_then(|n| n.checked_mul(element));
         if Some(values.len()) != bytes(Some(stored)) || Some(dense.len()) != bytes(checked_product(shape)) {
             return bad(format!("{} stored bytes and {} dense bytes do not fit", values.len(), dense.len()));
         }
-        dense.fill(0);
+        for part in dense.chunks_mut(CLEARED) {
+            if is_interrupted() {
+                return Ok(());
+            }
+            part.fill(0);
+        }
         let rank = shape.len();
         let blocks = self.block_sizes(rank)?;
         // Bytes that one step of each traversed dimension moves in the dense tensor.
@@ -359,19 +431,28 @@ impl Sparsity {
             .levels
             .iter()
             .zip(&self.traversal_order)
+            // One index adds nothing to positions and offsets. Every other dense level multiplies the elements, so that
+            // visits of levels are not many more than elements and rows.
+            .filter(|(level, _)| !matches!(level, Level::Dense { size: 1 }))
             .map(|(level, &dim)| match level {
                 Level::Dense { size } => (Walk::Dense(*size), steps[dim]),
                 Level::Csr { segments, indices } => (Walk::Csr(segments.list(), indices.list()), steps[dim]),
             })
             .collect();
-        let fits = walk(&levels, 0, 0, &mut |number, at| {
+        let mut ended = false;
+        let fits = walk(&levels, 0, 0, &mut |stored| {
+            ended = polls.interrupted();
+            if ended {
+                return false;
+            }
+            let Some((number, at)) = stored else { return true };
             let value = values.get(number.saturating_mul(element)..).and_then(|rest| rest.get(..element));
             let slot = dense.get_mut(at..).and_then(|rest| rest.get_mut(..element));
             let (Some(value), Some(slot)) = (value, slot) else { return false };
             slot.copy_from_slice(value);
             true
         });
-        if fits { Ok(()) } else { bad("an element is outside the tensor") }
+        if fits || ended { Ok(()) } else { bad("an element is outside the tensor") }
     }
 }
 
@@ -381,18 +462,21 @@ enum Walk<'a> {
     Csr(List<'a>, List<'a>),
 }
 
-/// Calls `put` for each stored element below `position` of the level above, in order, with its number among the stored
-/// elements and its byte offset in the dense tensor. `at` is the byte offset of `position`. Returns false as soon as
-/// `put` does, or if levels do not fit.
+/// Calls `visit` for each stored element below `position` of the level above, in order, with its number among the
+/// stored elements and its byte offset in the dense tensor, and without them for each row of a level of rows. `at` is
+/// the byte offset of `position`. Returns false as soon as `visit` does, or if levels do not fit.
 fn walk(
     levels: &[(Walk<'_>, usize)],
     position: usize,
     at: usize,
-    put: &mut impl FnMut(usize, usize) -> bool,
+    visit: &mut impl FnMut(Option<(usize, usize)>) -> bool,
 ) -> bool {
-    let Some(((level, step), inner)) = levels.split_first() else { return put(position, at) };
+    let Some(((level, step), inner)) = levels.split_first() else { return visit(Some((position, at))) };
+    if matches!(level, Walk::Csr(..)) && !visit(None) {
+        return false;
+    }
     let mut child =
-        |position: usize, i: usize| walk(inner, position, at.saturating_add(i.saturating_mul(*step)), put);
+        |position: usize, i: usize| walk(inner, position, at.saturating_add(i.saturating_mul(*step)), visit);
     match level {
         Walk::Dense(size) => {
             let first = position.saturating_mul(*size);
@@ -417,7 +501,38 @@ fn rows(segments: List<'_>, count: usize) -> impl Iterator<Item = Range<usize>> 
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    #[test]
+    fn blocks_of_one_are_not_walked_and_their_number_is_bounded() {
+        let blocks = |count: usize| Sparsity {
+            traversal_order: (0..=count).collect(),
+            block_map: vec![0; count],
+            levels: (0..=count).map(|i| Level::Dense { size: if i == 0 { 3 } else { 1 } }).collect(),
+        };
+        let mut dense = [0u8; 3];
+        blocks(MAX_BLOCKS).densify(&[3], 1, &[7, 8, 9], &mut dense).unwrap();
+        assert_eq!(dense, [7, 8, 9]);
+        // A walk of this many levels would overflow the stack.
+        let error = blocks(200_000).densify(&[3], 1, &[7, 8, 9], &mut dense).unwrap_err().to_string();
+        assert!(error.contains("200000 block dimensions are more than 64"), "{error}");
+    }
+
+    #[test]
+    fn expansion_ends_when_it_is_interrupted() {
+        let count = 2 * STEPS;
+        let sparsity = Sparsity {
+            traversal_order: vec![0],
+            block_map: vec![],
+            levels: vec![Level::Dense { size: count }],
+        };
+        let (values, mut dense, polls) = (vec![1; count], vec![0; count], Cell::new(0));
+        let second = || polls.replace(polls.get() + 1) > 0;
+        sparsity.densify_polled(&[count], 1, &values, &mut dense, &second).unwrap();
+        assert!(dense[..STEPS].iter().all(|v| *v == 1) && dense[STEPS..].iter().all(|v| *v == 0));
+    }
 
     #[test]
     fn csr_rows_expand() {

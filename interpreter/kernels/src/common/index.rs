@@ -170,6 +170,9 @@ const MAX_PLAIN: usize = 64 << 10;
 /// Elements of a copy between two polls: less than 50 ms.
 const MAX_PIECE: usize = 4 << 20;
 
+/// Steps of a poll for a copy, beside its elements.
+const COPY_STEPS: usize = 64;
+
 impl StridedCopy {
     /// A copy of `shape` elements of `bits` bits each from one view to another.
     pub(crate) fn new(shape: &[usize], bits: usize, from: &View, to: &View) -> Self {
@@ -201,6 +204,11 @@ impl StridedCopy {
             target.strides[d] = target.strides[d].wrapping_mul(step as isize);
         }
         StridedCopy::new(&counts, bits, &from, &target)
+    }
+
+    /// Returns the steps of a poll for the copy: about nanoseconds.
+    pub(crate) fn steps(&self) -> usize {
+        self.nest.count().saturating_add(COPY_STEPS)
     }
 
     /// Returns whether the copy is `elements` consecutive elements, from offset 0 to offset 0.
@@ -261,12 +269,12 @@ impl StridedCopy {
         });
     }
 
-    /// Like [`StridedCopy::run`], in pieces of [`MAX_PIECE`] elements; skips the rest when the work is interrupted.
+    /// Like [`StridedCopy::run`], in pieces of [`MAX_PIECE`] elements; skips the rest when the work is interrupted. Pieces
+    /// of more than eight outer loops allocate memory for them.
     fn run_polled(&self, from: &[u8], to: &mut [u8], par: &dyn Parallel) {
         let elements = self.nest.count();
         let mut loops = self.nest.outer.iter().chain([&self.nest.inner]).enumerate();
-        let large = elements > MAX_PIECE && !self.nest.outer.spilled();
-        let divided = loops.find(|(_, (count, _))| large && *count > 1);
+        let divided = loops.find(|(_, (count, _))| elements > MAX_PIECE && *count > 1);
         let Some((depth, &(count, step))) = divided else { return self.run(from, to) };
         let piece = (MAX_PIECE / (elements / count).max(1)).max(1);
         for first in (0..count).step_by(piece) {
@@ -615,6 +623,19 @@ mod tests {
         fn is_interrupted(&self) -> bool {
             self.polls.fetch_add(1, Ordering::Relaxed) >= self.at
         }
+    }
+
+    #[test]
+    fn copies_of_many_loops_are_polled() {
+        let shape = [2; 23];
+        let mut from = View::dense(&shape);
+        from.strides.reverse();
+        let copy = StridedCopy::new(&shape, 8, &from, &View::dense(&shape));
+        assert!(copy.nest.outer.len() > 8 && copy.nest.count() > MAX_PIECE);
+        let bytes = vec![1; copy.nest.count()];
+        let mut target = vec![0; bytes.len()];
+        copy.run_on(&bytes, &mut target, &Interrupted { polls: AtomicUsize::new(0), at: 0 });
+        assert!(target.iter().all(|&byte| byte == 0));
     }
 
     #[test]

@@ -131,8 +131,10 @@ impl<'p> Polls<'p> {
                 false
             }
             None => {
-                self.left = STEPS;
-                self.parallel.is_interrupted()
+                let interrupted = self.parallel.is_interrupted();
+                // Once interrupted, the next call returns so again.
+                self.left = if interrupted { 0 } else { STEPS };
+                interrupted
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Kernels made of one function that prepares the node and returns the closure that runs it.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use delegraph_core::error::InvalidData;
@@ -8,7 +8,7 @@ use delegraph_core::kernel::{InitContext, InvokeContext, Kernel, Parallel, Prepa
 use delegraph_core::{Error, Registration, Result, TensorType};
 
 use super::index::{StridedCopy, View, copied_bits, packed, set_packed};
-use super::pace::{Pace, STRING_STEPS};
+use super::pace::{Pace, Polls, STRING_STEPS};
 
 /// The body of `invoke`. It owns everything that `prepare` computed.
 pub(crate) type Invoke = Box<dyn FnMut(&mut InvokeContext<'_>) -> Result<()> + Send>;
@@ -154,8 +154,11 @@ pub(crate) fn copies(
         }
     }
     Ok(Box::new(move |cx| {
-        let mut output = None;
+        let (mut output, mut polls) = (None, Polls::new(cx.parallel()));
         for (i, o, copy) in list.iter() {
+            if polls.interrupted_after(copy.steps()) {
+                break;
+            }
             let target = match &mut output {
                 Some((index, bytes)) if index == o => bytes,
                 _ => &mut output.insert((*o, cx.output_bytes(*o)?)).1,
@@ -220,10 +223,37 @@ pub(crate) fn copied_view(cx: &PrepareContext<'_>, i: usize, shape: &[usize], fr
 /// Copies `count` elements of `bits` bits each, from element `i` of one dense tensor to element `o` of another.
 pub(crate) fn copy_elements(bits: usize, from: &[u8], i: usize, to: &mut [u8], o: usize, count: usize) {
     if bits < 8 {
-        return (0..count).for_each(|n| set_packed(to, bits, o + n, packed(from, bits, i + n)));
+        return copy_packed(bits, from, i, to, o, count);
     }
     let width = bits / 8;
     to[o * width..][..count * width].copy_from_slice(&from[i * width..][..count * width]);
+}
+
+/// Maximum number of packed elements that are copied one by one.
+const FEW: usize = 16;
+
+/// As [`copy_elements`], for elements of 2 or 4 bits.
+fn copy_packed(bits: usize, from: &[u8], i: usize, to: &mut [u8], o: usize, count: usize) {
+    let each = |to: &mut [u8], range: Range<usize>| {
+        range.for_each(|n| set_packed(to, bits, o + n, packed(from, bits, i + n)));
+    };
+    if count <= FEW {
+        return each(to, 0..count);
+    }
+    // Whole bytes of the target, after the elements of its first byte.
+    let per_byte = 8 / bits;
+    let head = o.wrapping_neg() % per_byte;
+    let whole = (count - head) / per_byte;
+    each(to, 0..head);
+    each(to, head + whole * per_byte..count);
+    let (source, shift) = (&from[(i + head) / per_byte..], (i + head) % per_byte * bits);
+    let target = &mut to[(o + head) / per_byte..][..whole];
+    if shift == 0 {
+        return target.copy_from_slice(&source[..whole]);
+    }
+    for (to, pair) in target.iter_mut().zip(source[..=whole].windows(2)) {
+        *to = pair[0] >> shift | pair[1] << (8 - shift);
+    }
 }
 
 /// The elements of an integer operand.
@@ -270,5 +300,25 @@ impl<'a> Integers<'a> {
         let index = self.get(i);
         let inside = usize::try_from(index).ok().filter(|&index| index < size);
         Ok(inside.ok_or(InvalidData::Index { index, size })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_elements_are_copied_between_any_positions() {
+        let from: Vec<u8> = (0..40u8).map(|i| i.wrapping_mul(37) ^ 0x5a).collect();
+        for bits in [2, 4] {
+            for (i, o) in (0..6).flat_map(|i| (0..6).map(move |o| (i, o))) {
+                for count in 0..=75 {
+                    let [mut got, mut want] = [[0xc3; 40]; 2];
+                    copy_elements(bits, &from, i, &mut got, o, count);
+                    (0..count).for_each(|n| set_packed(&mut want, bits, o + n, packed(&from, bits, i + n)));
+                    assert_eq!(got, want, "{count} elements of {bits} bits from {i} to {o}");
+                }
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::{Error, Result};
 
 use super::prepared::unsupported_type;
-use super::weights::{integer_dot, scale_zero_point};
+use super::weights::{dense_form, integer_dot, scale_zero_point};
 use delegraph_compute::{Isa, Quantizing, Serial, quantize_rows};
 
 /// Order of the vectors of all sequences and time steps in a tensor.
@@ -87,14 +87,7 @@ impl Weights {
         };
         let dense = match tensor.tensor().sparsity.as_deref() {
             None => None,
-            Some(sparsity) if sparse && scale.is_some() => {
-                let mut dense = cx.budget().filled(0i8, tensor.shape().elements())?;
-                let stored = tensor.constant_bytes().unwrap_or_default();
-                let bytes = bytemuck::cast_slice_mut(&mut dense);
-                let expanded = sparsity.densify(tensor.shape(), 1, stored, bytes);
-                expanded.map_err(|e| Error::InvalidNode(e.to_string()))?;
-                Some(dense)
-            }
+            Some(sparsity) if sparse && scale.is_some() => Some(dense_form(cx.budget(), tensor, sparsity)?),
             Some(_) => {
                 let supported =
                     if sparse { "dense weights and sparse INT8 weights" } else { "dense weights" };

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use delegraph_core::kernel::{Budget, Charged, InvokeContext, PrepareContext, Temporary, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
+use delegraph_core::sparsity::Sparsity;
 use delegraph_core::{Element, Error, Quantization, Result};
 use half::f16;
 
-use super::index::packed;
+use super::pace::{PIECE, Pace};
 use super::prepared::unsupported_type;
 use super::quantized::{Multiplier, activation_range};
 use delegraph_compute::{Isa, Pixels, Quantizing, compute_error, quantize_pixels, quantize_rows};
@@ -41,12 +42,7 @@ impl Weights {
         let storage = match (tensor.ty(), sparsity) {
             (TensorType::Int8 | TensorType::UInt8, None) => Storage::Bytes,
             (TensorType::Int8 | TensorType::UInt8, Some(sparsity)) => {
-                let mut dense = cx.budget().filled(0i8, elements)?;
-                let stored = tensor.constant_bytes().unwrap_or_default();
-                let expanded =
-                    sparsity.densify(tensor.shape(), 1, stored, bytemuck::cast_slice_mut(&mut dense));
-                expanded.map_err(|e| Error::InvalidNode(e.to_string()))?;
-                Storage::Dense(Arc::new(dense))
+                Storage::Dense(Arc::new(dense_form(cx.budget(), tensor, sparsity)?))
             }
             (TensorType::Int4, None) => {
                 Storage::Packed { bits: 4, unpacked: cx.temporary(elements), elements }
@@ -60,17 +56,21 @@ impl Weights {
     }
 
     /// Returns constant weights, one byte each; `None` for weights that are not constant, sparse, or of another type.
-    pub(crate) fn constant(cx: &PrepareContext<'_>, i: usize) -> Option<Vec<i8>> {
-        let tensor = cx.input(i).ok()?;
-        let bytes = tensor.constant_bytes().filter(|_| tensor.tensor().sparsity.is_none())?;
-        let unpacked =
-            |bits| (0..tensor.shape().elements()).map(move |i| signed(packed(bytes, bits, i), bits));
-        Some(match tensor.ty() {
-            TensorType::Int8 | TensorType::UInt8 => bytes.iter().map(|b| b.cast_signed()).collect(),
-            TensorType::Int4 => unpacked(4).collect(),
-            TensorType::Int2 => unpacked(2).collect(),
-            _ => return None,
-        })
+    pub(crate) fn constant(cx: &PrepareContext<'_>, i: usize) -> Result<Option<Charged<u8>>> {
+        let Some(tensor) = cx.optional_input(i) else { return Ok(None) };
+        let bytes = tensor.constant_bytes().filter(|_| tensor.tensor().sparsity.is_none());
+        let Some(bytes) = bytes else { return Ok(None) };
+        let unpacked = |bits| unpacked(cx.budget(), bits, bytes, tensor.shape().elements());
+        match tensor.ty() {
+            TensorType::Int8 | TensorType::UInt8 => {
+                let mut copy = cx.budget().filled(0u8, bytes.len())?;
+                copy.copy_from_slice(bytes);
+                Ok(Some(copy))
+            }
+            TensorType::Int4 => unpacked(4).map(Some),
+            TensorType::Int2 => unpacked(2).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the weights, one byte each. May be called once per `invoke`.
@@ -82,17 +82,86 @@ impl Weights {
         };
         let bytes = cx.input_bytes(self.input)?;
         let unpacked = &mut cx.temporary::<i8>(temporary)?[..elements];
-        for (i, weight) in unpacked.iter_mut().enumerate() {
-            *weight = signed(packed(bytes, bits, i), bits);
-        }
+        unpack(cx.budget(), bits, bytes, unpacked)?;
         Ok(unpacked)
     }
+}
+
+/// Returns elements of `bits` bits, 2 or 4, as signed bytes.
+///
+/// # Errors
+/// As [`Budget::filled`] and [`Budget::check`].
+pub(crate) fn unpacked(
+    budget: &Arc<Budget>,
+    bits: usize,
+    bytes: &[u8],
+    elements: usize,
+) -> Result<Charged<u8>> {
+    let mut all = budget.filled(0u8, elements)?;
+    unpack(budget, bits, bytes, bytemuck::cast_slice_mut(&mut all[..]))?;
+    Ok(all)
+}
+
+/// Writes elements of `bits` bits, 2 or 4, as bytes; polls between pieces.
+fn unpack(budget: &Budget, bits: usize, bytes: &[u8], to: &mut [i8]) -> Result<()> {
+    /// Unpacks `N` elements of each byte.
+    fn piece<const N: usize>(bytes: &[u8], to: &mut [i8]) {
+        let bits = 8 / N;
+        let (whole, rest) = to.as_chunks_mut::<N>();
+        if let Some(byte) = bytes.get(whole.len()) {
+            rest.iter_mut().enumerate().for_each(|(i, to)| *to = signed(byte >> (i * bits), bits));
+        }
+        for (byte, to) in bytes.iter().zip(whole) {
+            *to = std::array::from_fn(|i| signed(byte >> (i * bits), bits));
+        }
+    }
+    let pieces = bytes.chunks(PIECE * bits / 8).zip(to.chunks_mut(PIECE));
+    for (i, (bytes, to)) in pieces.enumerate() {
+        if i > 0 {
+            budget.check()?;
+        }
+        if bits == 4 { piece::<2>(bytes, to) } else { piece::<4>(bytes, to) }
+    }
+    Ok(())
 }
 
 /// Returns the `bits` low bits of a byte as a signed number.
 pub(crate) fn signed(value: u8, bits: usize) -> i8 {
     let unused = 8 - bits;
     (value << unused).cast_signed() >> unused
+}
+
+/// Returns the dense form of a sparse constant, whose elements are as wide as `T`.
+///
+/// # Errors
+/// [`Error::InvalidNode`] if the storage does not describe the tensor; as [`Budget::filled`] and [`Budget::check`].
+pub(crate) fn dense_form<T: Element>(
+    budget: &Arc<Budget>,
+    tensor: TensorView<'_>,
+    sparsity: &Sparsity,
+) -> Result<Charged<T>> {
+    let mut dense = budget.filled(T::zeroed(), tensor.shape().elements())?;
+    let stored = tensor.constant_bytes().unwrap_or_default();
+    let bytes = bytemuck::cast_slice_mut(&mut dense[..]);
+    densify(budget, sparsity, tensor.shape(), size_of::<T>(), stored, bytes)?;
+    Ok(dense)
+}
+
+/// Expands stored elements of `width` bytes: see [`Sparsity::densify`].
+///
+/// # Errors
+/// [`Error::InvalidNode`] if the storage does not describe the tensor; as [`Budget::check`].
+pub(crate) fn densify(
+    budget: &Budget,
+    sparsity: &Sparsity,
+    shape: &[usize],
+    width: usize,
+    stored: &[u8],
+    dense: &mut [u8],
+) -> Result<()> {
+    let expanded = sparsity.densify_polled(shape, width, stored, dense, &|| budget.is_interrupted());
+    expanded.map_err(|e| Error::InvalidNode(e.to_string()))?;
+    budget.check()
 }
 
 /// Checks that input `i`, an optional bias, has elements of `T`.
@@ -342,6 +411,9 @@ pub(crate) fn check_zero_points(weights: TensorView<'_>) -> Result<()> {
     }
 }
 
+/// Steps of a [`Pace`] for a multiplier.
+const MULTIPLIER_STEPS: usize = 16;
+
 /// Requantization of the accumulators of a convolution or matrix product.
 #[derive(Debug)]
 pub(crate) struct Requantize {
@@ -382,8 +454,11 @@ impl Requantize {
         let multipliers = match scales {
             [one] => budget.filled(multiplier(one)?, weights.shape().get(dimension).copied().unwrap_or(1))?,
             _ => {
-                let mut multipliers = budget.reserved(scales.len())?;
-                scales.iter().try_for_each(|scale| multipliers.push(multiplier(scale)?))?;
+                let (mut multipliers, mut pace) = (budget.reserved(scales.len())?, Pace::of(budget));
+                scales.iter().try_for_each(|scale| {
+                    pace.spend(MULTIPLIER_STEPS)?;
+                    multipliers.push(multiplier(scale)?)
+                })?;
                 multipliers
             }
         };
@@ -413,5 +488,35 @@ impl Requantize {
 
     fn finish(&self, scaled: i32) -> i32 {
         scaled.wrapping_add(self.zero_point).max(self.low).min(self.high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::index::packed;
+
+    #[test]
+    fn elements_below_a_byte_are_unpacked_in_any_number() {
+        let bytes = [0x1b, 0xe4, 0x7f, 0x80];
+        for bits in [2, 4] {
+            for elements in 0..=8 * bytes.len() / bits {
+                let want: Vec<u8> =
+                    (0..elements).map(|i| signed(packed(&bytes, bits, i), bits).cast_unsigned()).collect();
+                let got = unpacked(Budget::unlimited(), bits, &bytes, elements).unwrap();
+                assert_eq!(*got, want[..], "{elements} elements of {bits} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn unpacking_ends_when_it_is_cancelled() {
+        let budget = Budget::new(usize::MAX);
+        budget.cancel();
+        for bits in [2, 4] {
+            let unpacked = |elements: usize| unpacked(&budget, bits, &vec![0; elements], elements);
+            assert!(unpacked(PIECE).is_ok());
+            assert!(matches!(unpacked(PIECE + 1), Err(Error::Cancelled)));
+        }
     }
 }

@@ -3,6 +3,8 @@
 use delegraph_core::kernel::Parallel;
 use delegraph_core::ops::{Padding, Window, pad_amount};
 
+use super::pace::Polls;
+
 /// Maximum number of windows between two polls.
 const POLL_WINDOWS: usize = 64;
 /// Products between two polls, unless a window has more; a product is about a nanosecond.
@@ -44,11 +46,33 @@ impl Axis {
 
     /// Returns the taps of window `i` inside the input: pairs of a window element and an input element.
     pub(crate) fn taps(self, i: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
-        (0..self.window).filter_map(move |k| {
-            let at = (i * self.stride + k * self.dilation).checked_sub(self.pad)?;
-            (at < self.input).then_some((k, at))
-        })
+        let Axis { input, window, dilation, pad, .. } = self;
+        let first = i * self.stride;
+        // Most dilations are 1, and a division takes longer than a short window.
+        let taps = |distance: usize| if dilation == 1 { distance } else { distance.div_ceil(dilation) };
+        // Taps before the input, and before its end.
+        let start = taps(pad.saturating_sub(first));
+        let end = taps(pad.saturating_add(input).saturating_sub(first)).min(window);
+        (start..end).map(move |k| (k, first + k * dilation - pad))
     }
+}
+
+/// Maximum number of products of a window that is not polled; a product is about a nanosecond.
+const UNPOLLED: usize = 1 << 21;
+
+/// Folds the taps of a window, as [`Iterator::fold`]. Large windows, of `products` products and `each` products per tap,
+/// end early if the work is interrupted.
+pub(crate) fn fold_taps<A>(
+    polls: &mut Polls<'_>,
+    (products, each): (usize, usize),
+    taps: impl Iterator<Item = (usize, usize)>,
+    init: A,
+    f: impl FnMut(A, (usize, usize)) -> A,
+) -> A {
+    if products <= UNPOLLED {
+        return taps.fold(init, f);
+    }
+    taps.take_while(|_| !polls.interrupted_after(each)).fold(init, f)
 }
 
 /// Windows of a two-dimensional op over `[batch, height, width, channels]`.
@@ -118,6 +142,33 @@ mod tests {
             let parallel = Counted::default();
             assert_eq!(windows.iter(&parallel, products).count(), 200);
             assert_eq!(parallel.0.into_inner(), polls, "windows of {products} products");
+        }
+    }
+
+    #[test]
+    fn huge_windows_are_polled() {
+        let parallel = Counted::default();
+        let sum = |products| {
+            let taps = (0..100).map(|k| (k, 2 * k));
+            let polls = &mut Polls::new(&parallel);
+            fold_taps(polls, (products, products / 100), taps, 0, |sum, (k, i)| sum + k + i)
+        };
+        assert_eq!((sum(UNPOLLED), parallel.0.load(Ordering::Relaxed)), (14_850, 0));
+        assert_eq!((sum(usize::MAX), parallel.0.load(Ordering::Relaxed)), (14_850, 100));
+    }
+
+    #[test]
+    fn taps_are_those_inside_the_input() {
+        for (input, window) in (0..6).flat_map(|input| (0..5).map(move |window| (input, window))) {
+            for (stride, dilation) in (1..4).flat_map(|stride| (1..6).map(move |dilation| (stride, dilation)))
+            {
+                for (pad, i) in (0..9).flat_map(|pad| (0..6).map(move |i| (pad, i))) {
+                    let axis = Axis { input, output: 6, window, stride, dilation, pad };
+                    let at = |k: usize| (i * stride + k * dilation).checked_sub(pad);
+                    let inside = |k| Some((k, at(k).filter(|at| *at < input)?));
+                    assert!(axis.taps(i).eq((0..window).filter_map(inside)), "window {i} of {axis:?}");
+                }
+            }
         }
     }
 

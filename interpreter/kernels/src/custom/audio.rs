@@ -8,6 +8,7 @@ use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType}
 
 use super::{check_floats, dims, invalid};
 use crate::common::fourier::RealFft;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::unsupported_type;
 use delegraph_core::ops::custom_options::Options;
 
@@ -78,12 +79,13 @@ impl Kernel for Spectrogram {
         let line = cx.temporary::<[f64; 2]>(*line)?;
         let (channels, windows) = (cx.output_shape(0)?[0], cx.output_shape(0)?[1]);
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
+        let mut pace = Pace::new(cx);
         for (row, output) in output.chunks_exact_mut(fft.frequencies()).enumerate() {
             cx.check_interrupted()?;
             let (channel, first) = (row / windows, row % windows * self.stride);
             let sample =
                 |(i, weight): (usize, &f64)| f64::from(input[(first + i) * channels + channel]) * weight;
-            fft.run(window.iter().enumerate().map(sample), line);
+            fft.run(window.iter().enumerate().map(sample), line, &mut pace)?;
             for (o, [re, im]) in output.iter_mut().zip(line.iter()) {
                 let squared = (re * re + im * im) as f32;
                 *o = if self.squared { squared } else { squared.sqrt() };
@@ -141,7 +143,9 @@ impl Mfcc {
 
     /// Distributes the frequencies of a sound of `rate` samples per second over overlapping triangles of equal width on
     /// the mel scale.
-    fn set_rate(&mut self, rate: i32, frequencies: usize) {
+    fn set_rate(&mut self, rate: i32, frequencies: usize, pace: &mut Pace) -> Result<()> {
+        // No rate has bands until they are complete.
+        self.rate = 0;
         let mel = |hz: f64| 1127.0 * (hz / 700.0).ln_1p();
         let [low, high] = self.limits;
         let step = (mel(high) - mel(low)) / (self.channels + 1) as f64;
@@ -155,6 +159,7 @@ impl Mfcc {
         if last < frequencies {
             let mut below = 0;
             for (band, i) in self.bands.iter_mut().zip(self.first..=last) {
+                pace.spend(64)?;
                 let at = mel(i as f64 * hz);
                 while below < self.channels && edge(below + 1) < at {
                     below += 1;
@@ -164,6 +169,7 @@ impl Mfcc {
             }
         }
         self.rate = rate;
+        Ok(())
     }
 }
 
@@ -213,8 +219,9 @@ impl Kernel for Mfcc {
                 "a rate of {rate} samples per second, which must be positive"
             )));
         }
+        let mut pace = Pace::new(cx);
         if rate != self.rate {
-            self.set_rate(rate, frequencies);
+            self.set_rate(rate, frequencies, &mut pace)?;
         }
         let cosines = self.cosines.as_ref().ok_or_else(unprepared)?;
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
@@ -227,14 +234,17 @@ impl Kernel for Mfcc {
         {
             cx.check_interrupted()?;
             self.energies.fill(0.0);
-            for (&squared, &(below, share)) in spectrum.iter().skip(self.first).zip(&self.bands[..self.used])
-            {
-                let magnitude = f64::from(squared).sqrt();
-                if let Some(last) = below.checked_sub(1) {
-                    self.energies[last] += magnitude * share;
-                }
-                if let Some(next) = self.energies.get_mut(below) {
-                    *next += magnitude - magnitude * share;
+            let within = spectrum.get(self.first..).unwrap_or_default();
+            for (within, bands) in within.chunks(PIECE).zip(self.bands[..self.used].chunks(PIECE)) {
+                pace.spend(bands.len().saturating_mul(8))?;
+                for (&squared, &(below, share)) in within.iter().zip(bands) {
+                    let magnitude = f64::from(squared).sqrt();
+                    if let Some(last) = below.checked_sub(1) {
+                        self.energies[last] += magnitude * share;
+                    }
+                    if let Some(next) = self.energies.get_mut(below) {
+                        *next += magnitude - magnitude * share;
+                    }
                 }
             }
             self.energies.iter_mut().for_each(|energy| *energy = energy.max(1e-12).ln());

@@ -4,7 +4,9 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary, T
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
 use super::{dims, invalid};
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::unsupported_type;
+use crate::reference::sort_positions;
 use delegraph_core::ops::custom_options::Options;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -94,19 +96,18 @@ impl Reals {
     }
 
     /// Reads the elements of input `i` in order.
-    fn read(self, cx: &mut InvokeContext<'_>, i: usize, target: &mut [f32]) -> Result<()> {
+    fn read(self, cx: &mut InvokeContext<'_>, i: usize, target: &mut [f32], pace: &mut Pace) -> Result<()> {
         match self {
-            Reals::Float => target.copy_from_slice(cx.input(i)?),
-            Reals::UInt8 { scale, zero_point } => {
-                let input = cx.input::<u8>(i)?.iter();
-                target.iter_mut().zip(input).for_each(|(o, v)| *o = (f32::from(*v) - zero_point) * scale);
+            Reals::Float => {
+                pace.zip(1, cx.input::<f32>(i)?, target, |input, target| target.copy_from_slice(input))
             }
-            Reals::Int8 { scale, zero_point } => {
-                let input = cx.input::<i8>(i)?.iter();
+            Reals::UInt8 { scale, zero_point } => pace.zip(1, cx.input::<u8>(i)?, target, |input, target| {
                 target.iter_mut().zip(input).for_each(|(o, v)| *o = (f32::from(*v) - zero_point) * scale);
-            }
+            }),
+            Reals::Int8 { scale, zero_point } => pace.zip(1, cx.input::<i8>(i)?, target, |input, target| {
+                target.iter_mut().zip(input).for_each(|(o, v)| *o = (f32::from(*v) - zero_point) * scale);
+            }),
         }
-        Ok(())
     }
 }
 
@@ -199,9 +200,10 @@ impl Kernel for PostProcess {
         let (p, Some(plan)) = (self.params, self.plan) else {
             return Err(Error::State("the kernel was not prepared".into()));
         };
-        let boxes = self.decode(cx, &plan)?;
+        let mut pace = Pace::new(cx);
+        let boxes = self.decode(cx, &plan, &mut pace)?;
         let scores = &mut cx.temporary::<f32>(plan.reals[1])?[..plan.boxes * plan.scores];
-        plan.inputs[1].read(cx, 1, scores)?;
+        plan.inputs[1].read(cx, 1, scores, &mut pace)?;
         let order = cx.temporary::<i32>(plan.order)?;
         let active = &mut cx.temporary::<u8>(plan.active)?[..plan.boxes];
         let values = &mut cx.temporary::<f32>(plan.values)?[..plan.boxes];
@@ -218,27 +220,35 @@ impl Kernel for PostProcess {
             // An element of `merged` encodes class and box in one number; equal scores are ordered by this number.
             let (merged, mut len) = (cx.temporary::<i32>(plan.merged)?, 0);
             for class in 0..p.classes {
-                values.iter_mut().enumerate().for_each(|(b, value)| *value = score(b, class));
+                for (first, values) in (0..).step_by(PIECE).zip(values.chunks_mut(PIECE)) {
+                    pace.spend(values.len().saturating_mul(4))?;
+                    (first..).zip(values).for_each(|(b, value)| *value = score(b, class));
+                }
                 let most = p.detections_per_class.min(p.detections);
-                let kept = suppress(&p, boxes, values, most, order, active);
+                let kept = suppress(&p, boxes, values, most, order, active, &mut pace)?;
                 for &b in &order[..kept] {
                     merged[len] = (class * plan.boxes) as i32 + b;
                     len += 1;
                 }
                 let of = |&i: &i32| score(i as usize % plan.boxes, i as usize / plan.boxes);
-                merged[..len].sort_unstable_by(|a, b| of(b).total_cmp(&of(a)).then(a.cmp(b)));
+                let before = |a: &i32, b: &i32| of(b).total_cmp(&of(a)).then(a.cmp(b));
+                sort_positions(&mut merged[..len], &before, &mut pace)?;
                 len = len.min(p.detections);
             }
             for (place, &i) in merged[..len].iter().enumerate() {
+                pace.spend(16)?;
                 let (b, class) = (i as usize % plan.boxes, i as usize / plan.boxes);
                 out.put(place, boxes[b], class, score(b, class));
             }
             len
         } else {
-            let best =
-                |b: usize| (0..p.classes).fold(f32::NEG_INFINITY, |max, class| max.max(score(b, class)));
-            values.iter_mut().enumerate().for_each(|(b, value)| *value = best(b));
-            let kept = suppress(&p, boxes, values, p.detections, order, active);
+            for (b, value) in values.iter_mut().enumerate() {
+                pace.spend(4)?;
+                let of_box = &scores[b * plan.scores + plan.background..][..p.classes];
+                let greatest = |max, piece: &[f32]| piece.iter().fold(max, |max: f32, &score| max.max(score));
+                *value = pace.fold(1, of_box, f32::NEG_INFINITY, greatest)?;
+            }
+            let kept = suppress(&p, boxes, values, p.detections, order, active, &mut pace)?;
             // The boxes are copied, so that `order` can hold the order of a box's classes.
             let chosen = cx.temporary::<i32>(plan.merged)?;
             chosen[..kept].copy_from_slice(&order[..kept]);
@@ -247,8 +257,10 @@ impl Kernel for PostProcess {
                 let classes = &mut order[..p.classes];
                 (0..).zip(classes.iter_mut()).for_each(|(class, o)| *o = class);
                 let of = |&class: &i32| score(b, class as usize);
-                classes.sort_unstable_by(|x, y| of(y).total_cmp(&of(x)).then(x.cmp(y)));
+                let before = |x: &i32, y: &i32| of(y).total_cmp(&of(x)).then(x.cmp(y));
+                sort_positions(classes, &before, &mut pace)?;
                 for (i, &class) in classes.iter().take(p.classes_per_detection).enumerate() {
+                    pace.spend(8)?;
                     out.put(place * p.classes_per_detection + i, boxes[b], class as usize, of(&class));
                 }
             }
@@ -261,15 +273,16 @@ impl Kernel for PostProcess {
 
 impl PostProcess {
     /// Returns the corners `[y, x, y, x]` of the boxes. Corners that are not in order are an error.
-    fn decode<'a>(&self, cx: &mut InvokeContext<'a>, plan: &Plan) -> Result<&'a [[f32; 4]]> {
+    fn decode<'a>(&self, cx: &mut InvokeContext<'a>, plan: &Plan, pace: &mut Pace) -> Result<&'a [[f32; 4]]> {
         let encoded = &mut cx.temporary::<f32>(plan.reals[0])?[..plan.boxes * plan.coordinates];
         let anchors = &mut cx.temporary::<f32>(plan.reals[2])?[..plan.boxes * 4];
         let boxes = cx.temporary::<f32>(plan.reals[3])?.as_chunks_mut::<4>().0;
-        plan.inputs[0].read(cx, 0, encoded)?;
-        plan.inputs[2].read(cx, 2, anchors)?;
+        plan.inputs[0].read(cx, 0, encoded, pace)?;
+        plan.inputs[2].read(cx, 2, anchors, pace)?;
         let scales = self.params.scales.map(f64::from);
         let both = encoded.chunks_exact(plan.coordinates).zip(anchors.as_chunks::<4>().0);
         for ((encoded, anchor), corners) in both.zip(boxes.iter_mut()) {
+            pace.spend(32)?;
             let [y, x, h, w] = [encoded[0], encoded[1], encoded[2], encoded[3]].map(f64::from);
             let [anchor_y, anchor_x, anchor_h, anchor_w] = anchor.map(f64::from);
             let center =
@@ -293,33 +306,41 @@ fn suppress(
     most: usize,
     order: &mut [i32],
     active: &mut [u8],
-) -> usize {
+    pace: &mut Pace,
+) -> Result<usize> {
     let mut len = 0;
-    for (i, _) in (0..).zip(scores).filter(|(_, score)| **score >= p.score) {
-        order[len] = i;
-        len += 1;
+    for (first, scores) in (0..).step_by(PIECE).zip(scores.chunks(PIECE)) {
+        pace.spend(scores.len().saturating_mul(2))?;
+        for (i, _) in (first..).zip(scores).filter(|(_, score)| **score >= p.score) {
+            order[len] = i;
+            len += 1;
+        }
     }
     let score = |&i: &i32| scores[i as usize];
-    order[..len].sort_unstable_by(|a, b| score(b).total_cmp(&score(a)).then(a.cmp(b)));
+    let before = |a: &i32, b: &i32| score(b).total_cmp(&score(a)).then(a.cmp(b));
+    sort_positions(&mut order[..len], &before, pace)?;
     active[..len].fill(1);
     let mut kept = 0;
     for i in 0..len {
         if kept >= most {
             break;
         }
+        pace.spend(1)?;
         if active[i] == 0 {
             continue;
         }
         let chosen = order[i];
-        for j in i + 1..len {
-            let shared = intersection_over_union(boxes[chosen as usize], boxes[order[j] as usize]);
-            active[j] &= u8::from(shared <= p.overlap);
-        }
+        pace.zip(8, &order[i + 1..len], &mut active[i + 1..len], |others, active| {
+            for (&other, active) in others.iter().zip(active) {
+                let shared = intersection_over_union(boxes[chosen as usize], boxes[other as usize]);
+                *active &= u8::from(shared <= p.overlap);
+            }
+        })?;
         // Earlier boxes are decided already.
         order[kept] = chosen;
         kept += 1;
     }
-    kept
+    Ok(kept)
 }
 
 /// Intersection over union of two boxes with ordered corners; 0 if one has no area.

@@ -6,6 +6,8 @@ use delegraph_core::ops::{Padding, Window, windowed_output};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result};
 
 use super::{check_floats, dims, invalid};
+use crate::common::pace::Pace;
+use crate::common::prepared::fill_polled;
 use crate::common::weights::clamp_bounds;
 use crate::common::windows::Axis;
 
@@ -65,13 +67,17 @@ impl Kernel for Pool {
         let (input, greatest, places) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?, cx.output::<f32>(1)?);
         let (low, high) = self.params.bounds;
         let pixels = greatest.chunks_exact_mut(channels).zip(places.chunks_exact_mut(channels));
+        let mut pace = Pace::new(cx);
         for (o, (greatest, places)) in pixels.enumerate() {
+            pace.spend(channels.saturating_add(16))?;
             let (row, ox) = (o / x.output, o % x.output);
             let (batch, oy) = (row / y.output, row % y.output);
             greatest.fill(f32::MIN);
             places.fill(0.1);
             for (ky, iy) in y.taps(oy) {
+                pace.spend(8)?;
                 for (kx, ix) in x.taps(ox) {
+                    pace.spend(channels)?;
                     let pixel = &input[((batch * y.input + iy) * x.input + ix) * channels..][..channels];
                     for ((&value, max), place) in pixel.iter().zip(greatest.iter_mut()).zip(places.iter_mut())
                     {
@@ -114,8 +120,10 @@ impl Kernel for Unpool {
         let Some([y, x]) = self.axes else { return Err(Error::State("the kernel was not prepared".into())) };
         let channels = cx.input_shape(0)?.last().copied().unwrap_or(0).max(1);
         let (input, places, output) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(0)?);
-        output.fill(0.0);
+        fill_polled(bytemuck::cast_slice_mut(output), &[0], cx.parallel());
+        let mut pace = Pace::new(cx);
         for (i, (&value, &place)) in input.iter().zip(places).enumerate() {
+            pace.spend(16)?;
             let (pixel, channel) = (i / channels, i % channels);
             let (row, ix) = (pixel / x.output, pixel % x.output);
             let (batch, iy) = (row / y.output, row % y.output);

@@ -4,6 +4,7 @@ use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{MutableOpResolver, Registration, Result};
 
 use super::{check_floats, dims, invalid};
+use crate::common::pace::Pace;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_custom("Resampler", Registration::new(|_| Ok(Resampler::default())), 1);
@@ -32,7 +33,9 @@ impl Kernel for Resampler {
         let (input, positions, output) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(0)?);
         let [_, height, width, channels] = self.input;
         let pixels = output.chunks_exact_mut(channels.max(1)).zip(positions.as_chunks::<2>().0);
+        let mut pace = Pace::new(cx);
         for (i, (pixel, &[x, y])) in pixels.enumerate() {
+            pace.spend(16)?;
             let image = &input[i / (height * width) * height * width * channels..];
             let value = |y: f32, x: f32, channel: usize| {
                 let inside = y >= 0.0 && x >= 0.0 && y < height as f32 && x < width as f32;
@@ -41,6 +44,7 @@ impl Kernel for Resampler {
             let (top, left) = (y.floor(), x.floor());
             let (up, back) = (top + 1.0 - y, left + 1.0 - x);
             for (channel, o) in pixel.iter_mut().enumerate() {
+                pace.spend(4)?;
                 *o = back * up * value(top, left, channel)
                     + (1.0 - back) * (1.0 - up) * value(top + 1.0, left + 1.0, channel)
                     + back * (1.0 - up) * value(top + 1.0, left, channel)

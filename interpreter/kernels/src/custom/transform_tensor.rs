@@ -6,6 +6,7 @@ use delegraph_core::ops::transform_tensor::TransformTensorParams;
 use delegraph_core::{MutableOpResolver, Registration, Result};
 
 use super::{check_floats, dims, invalid};
+use crate::common::pace::Pace;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let registration = Registration::new(|cx| {
@@ -47,17 +48,21 @@ impl Kernel for Transform {
         };
         let rows = [row(1), row(0)];
         let pixels = output.chunks_exact_mut(channels.max(1));
+        let mut pace = Pace::new(cx);
         for (o, pixel) in pixels.enumerate() {
+            pace.spend(16)?;
             let (y, x) = ((o / self.params.size[1]) as f32, (o % self.params.size[1]) as f32);
             let [y, x] = rows.map(|[a, b, shift]| a * x + b * y + shift);
             let inside = |at: f32, size: usize| at >= 0.0 && at <= size as f32 - 1.0;
             if !inside(y, height) || !inside(x, width) {
+                pace.spend(channels)?;
                 pixel.fill(0.0);
                 continue;
             }
             let (top, left) = (y as usize, x as usize);
             let (down, right) = (y - y.floor(), x - x.floor());
             for (c, o) in pixel.iter_mut().enumerate() {
+                pace.spend(4)?;
                 let value = |y: usize, x: usize| match y < height && x < width {
                     true => input[(y * width + x) * channels + c],
                     false => 0.0,

@@ -5,8 +5,9 @@ use delegraph_core::ops::transpose_conv_bias::{NAME, TransposeConvBiasParams};
 use delegraph_core::ops::{InferError, TensorType};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::unsupported_type;
-use crate::reference::Scatter;
+use crate::reference::{Scatter, repeat_bias};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     let registration = Registration::new(|cx| {
@@ -41,7 +42,7 @@ impl Kernel for TransposeConvBias {
     fn invoke(&mut self, cx: &mut InvokeContext<'_>) -> Result<()> {
         let (input, weights, bias) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.input::<f32>(2)?);
         let output = cx.output::<f32>(0)?;
-        output.chunks_exact_mut(bias.len().max(1)).for_each(|pixel| pixel.copy_from_slice(bias));
+        repeat_bias(bias, output, &mut Pace::new(cx))?;
         self.scatter.run(cx.parallel(), input, weights, output, |sum, x, w| sum + x * w);
         Ok(())
     }

@@ -17,6 +17,9 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize_packed(resolver, BuiltinOp::DEPTHWISE_CONV_2D, 1..=7, prepare);
 }
 
+/// Maximum number of weights, which are packed one by one: some 200 ms.
+const MAX_WEIGHTS: usize = 1 << 24;
+
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let (input, filter) = (cx.input(0)?, cx.input(1)?);
     if !filter.is_known() || cx.optional_input(2).is_some_and(|bias| !bias.is_known()) {
@@ -33,7 +36,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     if multiplier == 0 || geo.in_channels.checked_mul(multiplier) != Some(channels) {
         return Ok(None);
     }
-    if is_long_row(geo.output[1], height.saturating_mul(width), channels) {
+    let taps = height.saturating_mul(width);
+    if is_long_row(geo.output[1], taps, channels) || taps.saturating_mul(channels) > MAX_WEIGHTS {
         return Ok(None);
     }
     // If several output channels read one input channel, the kernels get an input with repeated channels.

@@ -1,6 +1,6 @@
 //! Ops of float inputs and integer weights: the input is quantized while running.
 
-use delegraph_core::kernel::{PrepareContext, TensorView};
+use delegraph_core::kernel::{Charged, PrepareContext, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{Quantization, Result};
 
@@ -18,7 +18,7 @@ const STEPS: ByteQuant = ByteQuant { signed: true, zero_point: 0 };
 
 /// Parameters shared by all of these ops.
 struct Parts {
-    weights: Vec<u8>,
+    weights: Charged<u8>,
     scales: Vec<f32>,
     bias: Option<Vec<f32>>,
     clamp: Clamp,
@@ -42,8 +42,7 @@ impl Parts {
             Some(_) => return Ok(None),
             None => None,
         };
-        let Some(bytes) = Weights::constant(cx, 1).filter(|w| !w.is_empty()) else { return Ok(None) };
-        let weights = bytes.into_iter().map(i8::cast_unsigned).collect();
+        let Some(weights) = Weights::constant(cx, 1)?.filter(|w| !w.is_empty()) else { return Ok(None) };
         let scales = weight_scales(cx.input(1)?, dimension)?.to_vec();
         Ok(Some(Parts { weights, scales, bias, clamp: Clamp { low, high } }))
     }

@@ -1,7 +1,7 @@
 //! Ops of 16-bit inputs and 8-bit weights.
 
 use delegraph_core::Result;
-use delegraph_core::kernel::{PrepareContext, Temporary};
+use delegraph_core::kernel::{Charged, PrepareContext, Temporary};
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::fully_connected::FullyConnectedParams;
 
@@ -26,7 +26,7 @@ const MAX_SUMS: usize = 32 << 10;
 /// Constant weights and bias. [`Operands::new`] returns `None` if they are not constant, the weights are not INT8, INT4
 /// or INT2, or the bias is not INT32 or INT64.
 struct Operands {
-    weights: Vec<u8>,
+    weights: Charged<u8>,
     bias: Option<Vec<i64>>,
     /// Whether sums are wider than 32 bits.
     wide: bool,
@@ -46,9 +46,11 @@ impl Operands {
             },
         };
         let missing = bias.is_none() && cx.optional_input(2).is_some();
-        let weights = Weights::constant(cx, 1).filter(|weights| signed && !missing && !weights.is_empty());
-        let bytes = |weights: Vec<i8>| weights.into_iter().map(i8::cast_unsigned).collect();
-        Ok(weights.map(|weights| Operands { weights: bytes(weights), bias, wide }))
+        if !signed || missing {
+            return Ok(None);
+        }
+        let weights = Weights::constant(cx, 1)?.filter(|weights| !weights.is_empty());
+        Ok(weights.map(|weights| Operands { weights, bias, wide }))
     }
 }
 

@@ -9,6 +9,9 @@ use super::{compute_error, optimize};
 use crate::common::prepared::Invoke;
 use delegraph_compute::{Isa, unit_length};
 
+/// Maximum number of elements of a row, which is not interrupted; the reference kernel polls in rows.
+const MAX_DEPTH: usize = 1 << 24;
+
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::L2_NORMALIZATION, 1..=2, prepare);
 }
@@ -20,6 +23,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
         return Ok(None);
     }
     let depth = input.shape().last().copied().unwrap_or(1);
+    if depth > MAX_DEPTH {
+        return Ok(None);
+    }
     let isa = Isa::best();
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);

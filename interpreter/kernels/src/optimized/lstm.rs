@@ -101,9 +101,9 @@ impl Matrix {
                     Some(values) => floats.extend_from_slice(values),
                     None => return Ok(None),
                 },
-                TensorType::Int8 | TensorType::UInt8 => match Weights::constant(cx, i) {
+                TensorType::Int8 | TensorType::UInt8 => match Weights::constant(cx, i)? {
                     Some(values) => {
-                        steps.extend(values.into_iter().map(i8::cast_unsigned));
+                        steps.extend_from_slice(&values);
                         scales.extend(std::iter::repeat_n(scale_zero_point(weights)?.0, cells));
                     }
                     None => return Ok(None),

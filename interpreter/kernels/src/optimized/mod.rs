@@ -1,14 +1,12 @@
 //! Optimized kernels. A node that they do not support, by op, type or operands, runs on its reference kernel.
 
-use std::borrow::Cow;
 use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
-use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, TensorView};
+use delegraph_core::kernel::{Charged, InvokeContext, Kernel, PrepareContext, TensorView};
 use delegraph_core::ops::{Activation, Padding, TensorType, Window, pad_amount};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Op, OpResolver, Registration, Result};
 
-use crate::common::index::packed;
 use crate::common::prepared::{Invoke, writes_nothing};
 use crate::common::quantized;
 use crate::common::weights::{self, Requantize};
@@ -215,15 +213,36 @@ fn geometry(
             pad_amount(input[a], output[a], window)
         }),
     };
+    // A search for windows without taps looks at all windows if the dilation exceeds the input.
+    if (0..2).any(|a| dilation[a] > input[a] && output[a] > MAX_WINDOWS) {
+        return None;
+    }
     let geometry = ConvGeometry { batch, input, in_channels, output, window, stride, dilation, padding };
     // The reference kernels have no bounds on strides, dilations and windows.
     geometry.check().is_ok().then_some(geometry)
 }
 
+/// Weights of a byte each.
+enum ByteWeights<'a> {
+    Stored(&'a [u8]),
+    Unpacked(Charged<u8>),
+}
+
+impl Deref for ByteWeights<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            ByteWeights::Stored(bytes) => bytes,
+            ByteWeights::Unpacked(bytes) => bytes,
+        }
+    }
+}
+
 /// Operands of an 8-bit primitive for a node that multiplies input 0 with the constant weights of input 1.
 struct Quantized<'a> {
     input: ByteQuant,
-    weights: Cow<'a, [u8]>,
+    weights: ByteWeights<'a>,
     weight_quant: ByteQuant,
     bias: Option<&'a [i32]>,
     multipliers: Vec<Multiplier>,
@@ -252,14 +271,15 @@ impl<'a> Quantized<'a> {
         if !types_fit || output.ty() != input.ty() || bounds[0] > bounds[1] {
             return Ok(None);
         }
-        let unpacked = |i| weights::signed(packed(bytes, 4, i), 4).cast_unsigned();
         let elements = weights.shape().elements();
         let zero = |t: TensorView<'_>| t.scale_zero_point().map_or(0, |(_, zero)| zero);
         Ok(Some(Quantized {
             input: ByteQuant { signed, zero_point: zero(input) },
             weights: match weights.ty() {
-                TensorType::Int4 => Cow::Owned((0..elements).map(unpacked).collect()),
-                _ => Cow::Borrowed(bytes),
+                TensorType::Int4 => {
+                    ByteWeights::Unpacked(weights::unpacked(cx.budget(), 4, bytes, elements)?)
+                }
+                _ => ByteWeights::Stored(bytes),
             },
             weight_quant: ByteQuant { signed, zero_point: if signed { 0 } else { zero(weights) } },
             bias,

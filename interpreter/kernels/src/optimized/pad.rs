@@ -6,6 +6,7 @@ use delegraph_core::ops::pad::paddings;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use super::optimize;
+use crate::common::pace::Polls;
 use crate::common::prepared::{
     Invoke, check_same_quantization, copied_bytes, fill_elements, known, scale_zero_point,
 };
@@ -87,29 +88,58 @@ impl Borders {
         par.run(outer.total().div_ceil(piece), &|task| {
             // SAFETY: parts of tasks are disjoint, and `Parallel::run` calls each task at most once.
             let part = unsafe { parts.get(task) };
-            steps(outer, rest, task * piece, input, part, value);
+            steps(&mut Polls::new(par), outer, rest, task * piece, input, part, value);
         });
     }
 }
 
-/// Writes whole steps of a dimension, beginning with step `first`.
-fn steps(d: &Dimension, rest: &[Dimension], first: usize, input: &[u8], output: &mut [u8], value: &[u8]) {
+/// Bytes that are written between two polls; a multiple of the size of every element.
+const PIECE: usize = 4 << 20;
+
+/// Steps of a poll for each call of [`steps`], beside its bytes.
+const CALL_STEPS: usize = 16;
+
+/// Bytes that are written in a step of a poll.
+const STEP_BYTES: usize = 8;
+
+/// Writes whole steps of a dimension, beginning with step `first`. Returns false if the work was interrupted.
+fn steps(
+    polls: &mut Polls<'_>,
+    d: &Dimension,
+    rest: &[Dimension],
+    first: usize,
+    input: &[u8],
+    output: &mut [u8],
+    value: &[u8],
+) -> bool {
+    if polls.interrupted_after(CALL_STEPS) {
+        return false;
+    }
     let [from, to] = d.inner;
     let last = first + output.len() / to;
     // The steps that are inside the input.
     let middle = first.clamp(d.before, d.before + d.size)..last.clamp(d.before, d.before + d.size);
     let (before, output) = output.split_at_mut((middle.start.clamp(first, last) - first) * to);
     let (inside, after) = output.split_at_mut(middle.len() * to);
-    fill_elements(before, value);
-    fill_elements(after, value);
+    let mut fill = |to: &mut [u8]| {
+        to.chunks_mut(PIECE).all(|piece| {
+            fill_elements(piece, value);
+            !polls.interrupted_after(piece.len() / STEP_BYTES)
+        })
+    };
+    if !fill(before) || !fill(after) {
+        return false;
+    }
     let input = &input[(middle.start - d.before) * from..(middle.end - d.before) * from];
     match rest.split_first() {
-        None => inside.copy_from_slice(input),
+        None => inside.chunks_mut(PIECE).zip(input.chunks(PIECE)).all(|(to, from)| {
+            to.copy_from_slice(from);
+            !polls.interrupted_after(to.len() / STEP_BYTES)
+        }),
         Some((inner, rest)) => {
             let inputs = input.chunks_exact(from.max(1)).map(Some).chain(std::iter::repeat(None));
-            for (output, input) in inside.chunks_exact_mut(to).zip(inputs) {
-                steps(inner, rest, 0, input.unwrap_or_default(), output, value);
-            }
+            let mut parts = inside.chunks_exact_mut(to).zip(inputs);
+            parts.all(|(part, input)| steps(polls, inner, rest, 0, input.unwrap_or_default(), part, value))
         }
     }
 }

@@ -21,12 +21,15 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
     optimize(resolver, BuiltinOp::LOG_SOFTMAX, 1..=2, |cx| prepare(cx, Softmax::Logarithms));
 }
 
+/// Maximum number of elements of a row, which is one task: some 50 ms.
+const MAX_ROW: usize = 1 << 24;
+
 fn prepare(cx: &mut PrepareContext<'_>, kind: Softmax) -> Result<Option<Invoke>> {
     let input = cx.input(0)?;
-    if [input.ty(), cx.output(0)?.ty()] != [TensorType::Float32; 2] {
+    let depth = input.shape().last().copied().unwrap_or(1);
+    if [input.ty(), cx.output(0)?.ty()] != [TensorType::Float32; 2] || depth > MAX_ROW {
         return Ok(None);
     }
-    let depth = input.shape().last().copied().unwrap_or(1);
     let isa = Isa::best();
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
@@ -42,10 +45,10 @@ fn bytes(cx: &mut PrepareContext<'_>, beta: f32) -> Result<Option<Invoke>> {
     // The reference kernel handles or rejects other output quantizations.
     let taken =
         if signed { (zero_point, scale) == (-128, 1.0 / 256.0) } else { (0..=255).contains(&zero_point) };
-    if output.ty() != input.ty() || !taken {
+    let depth = input.shape().last().copied().unwrap_or(1);
+    if output.ty() != input.ty() || !taken || depth > MAX_ROW {
         return Ok(None);
     }
-    let depth = input.shape().last().copied().unwrap_or(1);
     let softmax = SoftmaxBytes { exp: exp_table(input_scale * beta), scale, zero_point, signed };
     let isa = Isa::best();
     Ok(Some(Box::new(move |cx| {

@@ -35,6 +35,9 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
 /// rows.
 const PRODUCTS: usize = 1 << 19;
 
+/// Maximum number of columns of the product, which are copied one by one: some 20 ms.
+const MAX_COLUMNS: usize = 1 << 22;
+
 /// Geometry: which input rows reach which output rows.
 #[derive(Clone)]
 struct Shape {
@@ -58,8 +61,9 @@ impl Shape {
         let [batch, height, width, channels] = scatter.input;
         let [_, out_height, out_width, filters] = scatter.output;
         let (kernel, strides) = (scatter.kernel, scatter.strides);
-        let row = width.saturating_mul(kernel[0] * kernel[1]).saturating_mul(filters);
-        if row == 0 || channels == 0 || height == 0 {
+        let columns = kernel[0].saturating_mul(kernel[1]).saturating_mul(filters);
+        let row = width.saturating_mul(columns);
+        if row == 0 || channels == 0 || height == 0 || columns > MAX_COLUMNS {
             return Ok(None);
         }
         // More input rows than the band's own contribute to a band of output rows.
@@ -85,13 +89,16 @@ impl Shape {
         self.kernel[0] * self.kernel[1] * self.filters
     }
 
-    /// Weights `[filter, tap, channel]` as columns `[tap, filter]` of consecutive channels.
+    /// Weights `[filter, tap, channel]` as columns `[tap, filter]` of consecutive channels. Callers charge their memory.
     fn columns_of<T: Copy>(&self, weights: &[T]) -> Vec<T> {
         let taps = self.kernel[0] * self.kernel[1];
-        let column = |tap: usize, filter: usize| {
-            weights[(filter * taps + tap) * self.channels..][..self.channels].iter()
-        };
-        (0..taps).flat_map(|t| (0..self.filters).flat_map(move |f| column(t, f))).copied().collect()
+        let mut columns = Vec::with_capacity(weights.len());
+        for tap in 0..taps {
+            for filter in 0..self.filters {
+                columns.extend_from_slice(&weights[(filter * taps + tap) * self.channels..][..self.channels]);
+            }
+        }
+        columns
     }
 
     /// Computes output rows from products: calls `product(first pixel, pixels, sums)`, then `finish(sums of a row,
@@ -201,6 +208,7 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let Some(shape) = Shape::new(cx)? else { return Ok(None) };
     let Some(weights) = cx.input(1)?.constant::<f32>()? else { return Ok(None) };
     let (columns, layout) = ((shape.channels, shape.columns()), MatrixLayout::ColumnsContiguous);
+    let _copy = cx.budget().charge(size_of_val(weights))?;
     let pack = || GemmF32::pack(Isa::best(), columns, &shape.columns_of(weights), layout, None);
     let gemm = pack_shared(cx, &[columns.0, columns.1], pack)?;
     let most = shape.rows * shape.input[1];
@@ -235,6 +243,7 @@ fn bytes(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     let Some(shape) = Shape::new(cx)? else { return Ok(None) };
     let Some(weights) = weights.constant_bytes() else { return Ok(None) };
     let columns = (shape.channels, shape.columns());
+    let _copy = cx.budget().charge(size_of_val(weights))?;
     let steps = ByteQuant { signed: true, zero_point: 0 };
     let pack = || GemmI8::pack(Isa::best(), columns, &shape.columns_of(weights), steps, None, quant, None);
     let gemm = pack_own(cx, pack)?;
@@ -272,17 +281,17 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     };
     let Some(Shape { batch, .. }) = Shape::new(cx)? else { return Ok(None) };
     let Some(shape) = Shape::new(cx)?.map(|shape| Shape { batch: 1, ..shape }) else { return Ok(None) };
-    let Some(weights) = Weights::constant(cx, 1).filter(|weights| !weights.is_empty()) else {
+    let Some(weights) = Weights::constant(cx, 1)?.filter(|weights| !weights.is_empty()) else {
         return Ok(None);
     };
     let scales = weight_scales(cx.input(1)?, 0)?;
     let scales = channel_scales(cx, scales, shape.filters)?;
-    let weights = shape.columns_of(&weights);
-    let total = |column: &[i8]| column.iter().map(|&w| i32::from(w)).sum();
+    let _copy = cx.budget().charge(weights.len())?;
+    let weights = shape.columns_of(&weights[..]);
+    let total = |column: &[u8]| column.iter().map(|w| i32::from(w.cast_signed())).sum();
     let totals: Vec<i32> = weights.chunks_exact(shape.channels).map(total).collect();
     let (columns, steps) = ((shape.channels, shape.columns()), ByteQuant { signed: true, zero_point: 0 });
-    let bytes = bytemuck::cast_slice(&weights);
-    let pack = || GemmI8::pack(Isa::best(), columns, bytes, steps, None, steps, None);
+    let pack = || GemmI8::pack(Isa::best(), columns, &weights, steps, None, steps, None);
     let gemm = pack_own(cx, pack)?;
     let most = shape.rows * shape.input[1];
     let scratch = cx.temporary(gemm.scratch_len(most, cx.threads()).map_err(compute_error)?);

@@ -4,22 +4,25 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result, TensorType};
 
 use crate::common::number::Number;
-use crate::common::pace::zip_pieces;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::ADD_N, prepared(prepare), 1);
 }
 
+/// Steps of a [`Pace`] per input, beside its elements.
+const INPUT_STEPS: usize = 32;
+
 fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     fn on<T: Number>() -> Invoke {
         Box::new(|cx| {
             let output = cx.output::<T>(0)?;
-            let input = cx.input(0)?;
-            zip_pieces(cx, 1, output, input, |_, output, input| output.copy_from_slice(input))?;
+            let mut pace = Pace::new(cx);
+            pace.zip(1, cx.input::<T>(0)?, output, |input, output| output.copy_from_slice(input))?;
             for i in 1..cx.input_count() {
-                let input = cx.input::<T>(i)?;
-                zip_pieces(cx, 1, output, input, |_, sums, input| {
+                pace.spend(INPUT_STEPS)?;
+                pace.zip(1, cx.input::<T>(i)?, output, |input, sums| {
                     sums.iter_mut().zip(input).for_each(|(sum, v)| *sum = sum.plus(*v));
                 })?;
             }

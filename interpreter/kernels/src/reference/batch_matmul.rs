@@ -6,7 +6,7 @@ use delegraph_core::ops::batch_matmul::BatchMatMulParams;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::common::index::Nest;
-use crate::common::pace::Polls;
+use crate::common::pace::{Pace, Polls};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{Multiplier, QuantizedElement};
 use crate::common::weights::{
@@ -150,8 +150,10 @@ fn hybrid(cx: &mut PrepareContext<'_>, mut product: Product) -> Result<Invoke> {
         if let Some(transposed) = transposed {
             let transposed = &mut cx.temporary::<f32>(transposed)?[..elements];
             let matrix = (product.rows * product.depth).max(1);
+            let mut pace = Pace::new(cx);
             for (from, to) in a.chunks_exact(matrix).zip(transposed.chunks_exact_mut(matrix)) {
                 for (i, to) in to.iter_mut().enumerate() {
+                    pace.spend(8)?;
                     *to = from[i % product.depth * product.rows + i / product.depth];
                 }
             }

@@ -72,6 +72,9 @@ fn compare(cx: &mut PrepareContext<'_>, comparison: Comparison) -> Result<Invoke
     }
 }
 
+/// Bytes of strings that are compared per step of a [`Pace`].
+const BYTES: usize = 8;
+
 fn strings(cx: &mut PrepareContext<'_>, comparison: Comparison) -> Result<Invoke> {
     let (a, b, output) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.output(0)?.shape());
     let nest = Nest::broadcast(a, b, output);
@@ -80,10 +83,12 @@ fn strings(cx: &mut PrepareContext<'_>, comparison: Comparison) -> Result<Invoke
         let mut output = cx.output::<Bool>(0)?.iter_mut();
         let mut pace = Pace::new(cx);
         nest.try_for_each([0; 2], |[i, j]| {
+            let (a, b) = (a.get(i), b.get(j));
+            pace.spend(16 + a.len().min(b.len()) / BYTES)?;
             if let Some(o) = output.next() {
-                *o = comparison.holds(a.get(i), b.get(j)).into();
+                *o = comparison.holds(a, b).into();
             }
-            pace.spend(16)
+            Ok(())
         })
     }))
 }

@@ -4,6 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
 use crate::common::fourier::{self, Fft, RealFft};
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, known, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -18,6 +19,9 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         );
 }
 
+/// Steps of a [`Pace`] per number of which a part or the absolute value is computed.
+const PART_STEPS: usize = 8;
+
 fn part(
     cx: &mut PrepareContext<'_>,
     narrow: fn([f32; 2]) -> f32,
@@ -26,8 +30,9 @@ fn part(
     fn on<I: Element, O: Element>(f: fn(I) -> O) -> Invoke {
         Box::new(move |cx| {
             let (input, output) = (cx.input::<I>(0)?, cx.output::<O>(0)?);
-            output.iter_mut().zip(input).for_each(|(o, z)| *o = f(*z));
-            Ok(())
+            Pace::new(cx).zip(PART_STEPS, input, output, |input, output| {
+                output.iter_mut().zip(input).for_each(|(o, z)| *o = f(*z));
+            })
         })
     }
     match cx.input(0)?.ty() {
@@ -62,25 +67,33 @@ fn rfft2d(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<[f32; 2]>(0)?);
         let (line, spectrum) = (cx.temporary::<[f64; 2]>(line)?, cx.temporary::<[f64; 2]>(spectrum)?);
+        let mut pace = Pace::new(cx);
         for (image, output) in (0..images).zip(output.chunks_exact_mut(height * half)) {
             for (y, spectrum) in spectrum.chunks_exact_mut(half).take(height).enumerate() {
-                cx.check_interrupted()?;
+                pace.spend(16)?;
                 let row = if y < in_height {
                     &input[(image * in_height + y) * in_width..][..in_width]
                 } else {
                     &[]
                 };
-                rows.run(row.iter().map(|&x| f64::from(x)), spectrum);
+                rows.run(row.iter().map(|&x| f64::from(x)), spectrum, &mut pace)?;
             }
             if height == 1 {
-                output.iter_mut().zip(&*spectrum).for_each(|(o, z)| *o = z.map(|v| v as f32));
+                pace.zip(2, &*spectrum, output, |spectrum, output| {
+                    output.iter_mut().zip(spectrum).for_each(|(o, z)| *o = z.map(|v| v as f32));
+                })?;
                 continue;
             }
             for x in 0..half {
-                cx.check_interrupted()?;
-                (0..height).for_each(|y| line[y] = spectrum[y * half + x]);
-                columns.run(&mut line[..height]);
-                (0..height).for_each(|y| output[y * half + x] = line[y].map(|v| v as f32));
+                for (y, z) in line[..height].iter_mut().enumerate() {
+                    pace.spend(4)?;
+                    *z = spectrum[y * half + x];
+                }
+                columns.run(&mut line[..height], &mut pace)?;
+                for (y, z) in line[..height].iter().enumerate() {
+                    pace.spend(4)?;
+                    output[y * half + x] = z.map(|v| v as f32);
+                }
             }
         }
         Ok(())

@@ -32,8 +32,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let shape = output.shape();
     let to = scale_zero_point(output);
     let mut origin = vec![0; shape.rank()];
-    let (mut list, mut rescaled) = (Vec::new(), false);
-    let mut scaling = Vec::new();
+    let (mut list, mut rescaled) = (cx.budget().reserved(cx.input_count())?, false);
+    let mut scaling = cx.budget().reserved(cx.input_count())?;
     for i in 0..cx.input_count() {
         let input = cx.input(i)?;
         let mut part = shape.to_vec();
@@ -45,8 +45,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             _ => {}
         }
         let steps = |(scale, zero)| Steps::new(TensorType::UInt8, scale, zero);
-        scaling.push(steps(from).zip(steps(to)).and_then(|(from, to)| Rescale::new(from, to)));
-        list.push((i, 0, StridedCopy::new(&part, bits, &View::dense(&part), &View::at(shape, &origin))));
+        scaling.push(steps(from).zip(steps(to)).and_then(|(from, to)| Rescale::new(from, to)))?;
+        list.push((i, 0, StridedCopy::new(&part, bits, &View::dense(&part), &View::at(shape, &origin))))?;
         origin[axis] += part[axis];
     }
     if !rescaled {
@@ -54,7 +54,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
     Ok(Box::new(move |cx| {
         let (output, mut pace) = (cx.output::<u8>(0)?, Pace::new(cx));
-        for ((i, _, copy), rescale) in list.iter().zip(&scaling) {
+        for ((i, _, copy), rescale) in list.iter().zip(scaling.iter()) {
             let input = cx.input::<u8>(*i)?;
             match rescale {
                 None => copy.run_on(input, output, cx.parallel()),

@@ -5,12 +5,13 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_2d::Conv2DParams;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
+use crate::common::pace::Polls;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::weights::{
     DynamicInput, Requantize, Weights, channel_scales, check_bias_type, check_symmetric, check_zero_points,
     clamp_bounds, integer_dot, scale_zero_point, weight_scales,
 };
-use crate::common::windows::{Axis, Windows};
+use crate::common::windows::{Axis, Windows, fold_taps};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::CONV_2D, prepared(prepare), 1..=8);
@@ -83,10 +84,14 @@ impl Conv {
         }
         let per_group = self.outputs / (self.channels / self.depth);
         let windows = self.windows.iter(parallel, filter.len());
+        let (products, mut polls) = ((self.filter, self.depth), Polls::new(parallel));
         for ((batch, taps), out) in windows.zip(output.chunks_exact_mut(self.outputs)) {
             for (o, (out, filter)) in out.iter_mut().zip(filter.chunks_exact(self.filter)).enumerate() {
+                if polls.interrupted_after(self.filter) {
+                    return;
+                }
                 let first = o / per_group * self.depth;
-                let sum = taps.clone().fold(A::default(), |sum, (k, i)| {
+                let sum = fold_taps(&mut polls, products, taps.clone(), A::default(), |sum, (k, i)| {
                     let input = &input[i * self.channels + first..][..self.depth];
                     dot(sum, input, &filter[k * self.depth..][..self.depth], batch)
                 });

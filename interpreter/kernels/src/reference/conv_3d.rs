@@ -5,6 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::conv_3d::Conv3DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use crate::common::pace::{PIECE, Polls};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::weights::{check_bias_type, clamp_bounds};
 use crate::common::windows::Axis;
@@ -34,10 +35,15 @@ impl Windows {
     }
 
     /// Calls `f` for every window in order with its index, and the indices of each filter tap and its element of the
-    /// large tensor.
-    fn for_each(self, parallel: &dyn Parallel, mut f: impl FnMut(usize, usize, usize)) {
+    /// large tensor. Each call takes `products` products. Ends early if the work is interrupted.
+    fn for_each(self, parallel: &dyn Parallel, products: usize, mut f: impl FnMut(usize, usize, usize)) {
         let [z, y, x] = self.axes;
-        let mut window = 0;
+        // Taps without channels take time, too.
+        let products = products.max(1);
+        let (mut window, mut polls) = (0, Polls::new(parallel));
+        // Rows of taps are counted as a whole, and the taps of long rows.
+        let row_products = products.saturating_mul(x.window);
+        let long = row_products > PIECE;
         for batch in 0..self.batch {
             for (oz, oy) in (0..z.output).flat_map(|oz| (0..y.output).map(move |oy| (oz, oy))) {
                 for ox in 0..x.output {
@@ -46,8 +52,14 @@ impl Windows {
                     }
                     for (kz, iz) in z.taps(oz) {
                         for (ky, iy) in y.taps(oy) {
+                            if !long && polls.interrupted_after(row_products) {
+                                return;
+                            }
                             let (tap, row) = (kz * y.window + ky, (batch * z.input + iz) * y.input + iy);
                             for (kx, ix) in x.taps(ox) {
+                                if long && polls.interrupted_after(products) {
+                                    return;
+                                }
                                 f(window, tap * x.window + kx, row * x.input + ix);
                             }
                         }
@@ -70,7 +82,7 @@ fn conv(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (input, filter, bias) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.optional_input::<f32>(2)?);
         let output = cx.output::<f32>(0)?;
         output.fill(0.0);
-        windows.for_each(cx.parallel(), |window, tap, at| {
+        windows.for_each(cx.parallel(), inputs.saturating_mul(outputs), |window, tap, at| {
             let sums = &mut output[window * outputs..][..outputs];
             let input = &input[at * inputs..][..inputs];
             for (x, weights) in
@@ -95,7 +107,7 @@ fn transpose(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (filter, input, bias) = (cx.input::<f32>(1)?, cx.input::<f32>(2)?, cx.optional_input::<f32>(3)?);
         let output = cx.output::<f32>(0)?;
         output.fill(0.0);
-        windows.for_each(cx.parallel(), |window, tap, at| {
+        windows.for_each(cx.parallel(), inputs.saturating_mul(outputs), |window, tap, at| {
             let sums = &mut output[at * outputs..][..outputs];
             let input = &input[window * inputs..][..inputs];
             for (sum, weights) in

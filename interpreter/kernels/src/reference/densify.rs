@@ -4,6 +4,7 @@ use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::common::prepared::{Invoke, moved_bits, prepared};
+use crate::common::weights::densify;
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::DENSIFY, prepared(prepare), 1);
@@ -17,8 +18,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     };
     let shape = input.shape().clone();
     Ok(Box::new(move |cx| {
-        let dense = cx.output_bytes(0)?;
-        let expanded = sparsity.densify(&shape, bytes, cx.input_bytes(0)?, dense);
-        expanded.map_err(|e| Error::InvalidNode(e.to_string()))
+        let (stored, dense) = (cx.input_bytes(0)?, cx.output_bytes(0)?);
+        densify(cx.budget(), &sparsity, &shape, bytes, stored, dense)
     }))
 }

@@ -5,12 +5,13 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::depthwise_conv_2d::DepthwiseConv2DParams;
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use crate::common::pace::Polls;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::weights::{
     DynamicInput, Requantize, Weights, channel_scales, check_bias_type, check_symmetric, check_zero_points,
     clamp_bounds, scale_zero_point, weight_scales,
 };
-use crate::common::windows::{Axis, Windows};
+use crate::common::windows::{Axis, Windows, fold_taps};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::DEPTHWISE_CONV_2D, prepared(prepare), 1..=7);
@@ -68,10 +69,14 @@ impl Depthwise {
     ) {
         let outputs = self.channels * self.multiplier;
         let windows = self.windows.iter(parallel, filter.len());
+        let (window, mut polls) = (filter.len() / outputs.max(1), Polls::new(parallel));
         for ((batch, taps), out) in windows.zip(output.chunks_exact_mut(outputs.max(1))) {
             for (o, out) in out.iter_mut().enumerate() {
+                if polls.interrupted_after(window) {
+                    return;
+                }
                 let channel = o / self.multiplier;
-                let sum = taps.clone().fold(A::default(), |sum, (k, i)| {
+                let sum = fold_taps(&mut polls, (window, 1), taps.clone(), A::default(), |sum, (k, i)| {
                     add(sum, input[i * self.channels + channel], filter[k * outputs + o], batch)
                 });
                 *out = finish(batch, o, sum);

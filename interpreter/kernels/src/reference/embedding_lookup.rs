@@ -8,7 +8,7 @@ use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 use half::f16;
 
 use crate::common::index::packed;
-use crate::common::pace::Pace;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, moved_bits, prepared, unsupported_type};
 use crate::common::weights::{block_scales, signed, weight_scales};
 
@@ -85,11 +85,13 @@ fn dequantized<T: Element>(cx: &PrepareContext<'_>, store: fn(f32) -> T) -> Resu
         let (table, output) = (cx.input_bytes(1)?, cx.output::<T>(0)?);
         let mut pace = Pace::new(cx);
         for (row, out) in indices(cx, rows)?.zip(output.chunks_exact_mut(width.max(1))) {
-            pace.spend(width.saturating_mul(2))?;
-            for (i, o) in (row? * width..).zip(out) {
-                let value =
-                    if bits == 8 { table[i].cast_signed() } else { signed(packed(table, bits, i), bits) };
-                *o = store(f32::from(value) * scales[i / block]);
+            for (first, out) in (row? * width..).step_by(PIECE).zip(out.chunks_mut(PIECE)) {
+                pace.spend(out.len().saturating_mul(16))?;
+                for (i, o) in (first..).zip(out) {
+                    let value =
+                        if bits == 8 { table[i].cast_signed() } else { signed(packed(table, bits, i), bits) };
+                    *o = store(f32::from(value) * scales[i / block]);
+                }
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::QuantizedElement;
 use crate::common::weights::{
     DynamicInput, Requantize, Weights, block_scales, channel_scales, check_bias_type, check_symmetric,
-    clamp_bounds, integer_dot, scale_zero_point, weight_scales,
+    clamp_bounds, dense_form, integer_dot, scale_zero_point, weight_scales,
 };
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -115,12 +115,8 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 /// Dense form of sparse weights; `None` for dense weights.
 fn dense_weights(cx: &PrepareContext<'_>) -> Result<Option<Charged<f32>>> {
     let weights = cx.input(1)?;
-    let Some(sparsity) = &weights.tensor().sparsity else { return Ok(None) };
-    let mut dense = cx.budget().filled(0f32, weights.shape().elements())?;
-    let stored = weights.constant_bytes().unwrap_or_default();
-    let expanded = sparsity.densify(weights.shape(), 4, stored, bytemuck::cast_slice_mut(&mut dense));
-    expanded.map_err(|e| Error::InvalidNode(e.to_string()))?;
-    Ok(Some(dense))
+    let sparsity = weights.tensor().sparsity.as_deref();
+    sparsity.map(|sparsity| dense_form(cx.budget(), weights, sparsity)).transpose()
 }
 
 /// Float inputs and integer weights: every row is quantized while running.

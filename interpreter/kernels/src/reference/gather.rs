@@ -78,9 +78,10 @@ where
         let (input, indices, output) = (cx.input_bytes(0)?, Integers::input(cx, 1)?, cx.output_bytes(0)?);
         let (mut to, mut pace) = (0, Pace::new(cx));
         each(indices, &mut |from| {
+            pace.spend(inner.saturating_add(4))?;
             copy_elements(bits, input, from, output, to, inner);
             to += inner;
-            pace.spend(inner.saturating_add(4))
+            Ok(())
         })
     }))
 }

@@ -50,8 +50,16 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 fn strings(cx: &mut InvokeContext<'_>) -> Result<()> {
     let (lookups, keys, values) = (cx.input::<i32>(0)?, cx.input::<i32>(1)?, cx.strings(2)?);
     let hits = cx.output::<u8>(1)?;
-    lookups.iter().zip(hits).for_each(|(&key, hit)| *hit = find(keys, key).is_some().into());
-    let found = lookups.iter().map(|&key| find(keys, key).map_or(&[][..], |at| values.get(at)));
+    // Writing strings iterates over them twice.
+    let mut places = cx.budget().reserved(lookups.len())?;
+    let mut pace = Pace::new(cx);
+    for (&key, hit) in lookups.iter().zip(hits) {
+        pace.spend(64)?;
+        let found = find(keys, key);
+        *hit = found.is_some().into();
+        places.push(found)?;
+    }
+    let found = places.iter().map(|place| place.map_or(&[][..], |at| values.get(at)));
     cx.write_strings(0, [lookups.len()], found)
 }
 

@@ -1,5 +1,7 @@
 //! L2_NORMALIZATION.
 
+use std::ops::Add;
+
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::ops::l2_normalization::L2NormParams;
 use delegraph_core::ops::{Activation, TensorType};
@@ -34,11 +36,13 @@ fn float(depth: usize) -> Invoke {
         let (input, output) = (cx.input::<f32>(0)?, cx.output::<f32>(0)?);
         let mut pace = Pace::new(cx);
         for (input, output) in input.chunks_exact(depth).zip(output.chunks_exact_mut(depth)) {
-            pace.spend(depth.saturating_mul(ELEMENT_STEPS))?;
-            let norm = input.iter().map(|x| x * x).sum::<f32>().sqrt();
+            let squares = |sum, input: &[f32]| input.iter().map(|x| x * x).fold(sum, f32::add);
+            let norm = pace.fold(ELEMENT_STEPS, input, 0f32, squares)?.sqrt();
             // NaN stays NaN; `max` would return the other number.
             let norm = if norm < 1e-6 { 1e-6 } else { norm };
-            output.iter_mut().zip(input).for_each(|(o, x)| *o = x / norm);
+            pace.zip(ELEMENT_STEPS, input, output, |input, output| {
+                output.iter_mut().zip(input).for_each(|(o, x)| *o = x / norm);
+            })?;
         }
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM, BIDIRECTIONAL_SEQUENCE_LSTM with float cells and float or quantized weights.
 //! `lstm/integer.rs` has the integer cells, `lstm/basic.rs` the old basic cell.
 
-use delegraph_core::kernel::{InitContext, InvokeContext, PrepareContext, Temporary};
+use delegraph_core::kernel::{Budget, InitContext, InvokeContext, PrepareContext, Temporary};
 use delegraph_core::ops::lstm::inputs::{self, AUXILIARY, BACKWARD, CELL, FORWARD, INPUT};
 use delegraph_core::ops::lstm::{
     BidirectionalSequenceLstmParams, LstmParams, UnidirectionalSequenceLstmParams,
@@ -9,6 +9,7 @@ use delegraph_core::ops::lstm::{
 use delegraph_core::ops::{Activation, LstmKernelType, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, prepared, prepared_with, unsupported_type};
 use crate::common::recurrent::{Matrix, Order, Vector, Weights};
 use crate::common::weights::{check_bias_type, float_activation};
@@ -149,6 +150,9 @@ struct Run {
     offset: usize,
 }
 
+/// Steps of a [`Pace`] per activation.
+const ACTIVATION_STEPS: usize = 16;
+
 /// A float cell.
 struct Cell {
     at: inputs::Cell,
@@ -218,6 +222,7 @@ impl Cell {
         let state = cx.variable::<f32>(self.at.cell_state)?;
         let &Cell { features, cells, outputs, .. } = self;
         let stride = output.len().checked_div(run.order.batch * run.order.steps).unwrap_or(0);
+        let mut pace = Pace::new(cx);
         for batch in 0..run.order.batch {
             let last = &mut last[batch * outputs..][..outputs];
             let state = &mut state[batch * cells..][..cells];
@@ -226,7 +231,7 @@ impl Cell {
                 let at = run.order.at(batch, step);
                 let input = &input[at * features..][..features];
                 let auxiliary = &auxiliary[at * self.auxiliary..][..self.auxiliary];
-                self.step(&operands, [input, auxiliary], last, state, floats, bytes);
+                self.step(&operands, [input, auxiliary], last, state, floats, bytes, &mut pace)?;
                 output[at * stride + run.offset..][..outputs].copy_from_slice(last);
             }
         }
@@ -234,6 +239,7 @@ impl Cell {
     }
 
     /// Runs one step of one sequence. `last` has the previous output and receives the new one.
+    #[allow(clippy::too_many_arguments)]
     fn step(
         &self,
         operands: &Operands<'_>,
@@ -242,13 +248,15 @@ impl Cell {
         state: &mut [f32],
         floats: &mut [f32],
         bytes: &mut [i8],
-    ) {
+        pace: &mut Pace,
+    ) -> Result<()> {
         let Settings { activation, cell_clip, output_clip, asymmetric } = self.settings;
         let cells = self.cells;
         let (for_input, rest) = bytes.split_at_mut(self.features);
         let (for_auxiliary, rest) = rest.split_at_mut(self.auxiliary);
         let (for_last, for_hidden) = rest.split_at_mut(self.outputs);
         let [input_gate, forget_gate, cell_gate, output_gate, hidden] = std::array::from_fn(|i| i * cells);
+        pace.spend(input.len().saturating_add(auxiliary.len()).saturating_add(last.len()))?;
         let vectors = [
             Vector::new(input, for_input, asymmetric),
             Vector::new(auxiliary, for_auxiliary, asymmetric),
@@ -258,14 +266,17 @@ impl Cell {
         let activate = float_activation(activation);
         let [of_input, of_forget, of_cell, of_output] = &operands.gates;
         if let Some(gate) = of_input {
-            gate.run(&vectors, state, &mut floats[input_gate..][..cells], sigmoid);
+            gate.run(&vectors, state, &mut floats[input_gate..][..cells], sigmoid, pace)?;
         }
         if let Some(gate) = of_forget {
-            gate.run(&vectors, state, &mut floats[forget_gate..][..cells], sigmoid);
+            gate.run(&vectors, state, &mut floats[forget_gate..][..cells], sigmoid, pace)?;
         }
         if let Some(gate) = of_cell {
-            gate.run(&vectors, state, &mut floats[cell_gate..][..cells], activate);
+            gate.run(&vectors, state, &mut floats[cell_gate..][..cells], activate, pace)?;
         }
+        // Polled before the states change, so that an interruption leaves those of a whole step.
+        pace.spend(cells.saturating_mul(ACTIVATION_STEPS))?;
+        let pace = &mut Pace::of(Budget::unlimited());
         for (c, state) in state.iter_mut().enumerate() {
             let forget = floats[forget_gate + c];
             let keep = if of_input.is_some() { floats[input_gate + c] } else { 1.0 - forget };
@@ -273,20 +284,24 @@ impl Cell {
         }
         // This gate reads the new state.
         if let Some(gate) = of_output {
-            gate.run(&vectors, state, &mut floats[output_gate..][..cells], sigmoid);
+            gate.run(&vectors, state, &mut floats[output_gate..][..cells], sigmoid, pace)?;
         }
         for (c, state) in state.iter().enumerate() {
             floats[hidden + c] = activate(*state) * floats[output_gate + c];
         }
         let hidden = &floats[hidden..][..cells];
-        let Some(projection) = &operands.projection else { return last.copy_from_slice(hidden) };
+        let Some(projection) = &operands.projection else {
+            last.copy_from_slice(hidden);
+            return Ok(());
+        };
         match operands.projection_bias {
             Some(bias) => last.copy_from_slice(bias),
             None => last.fill(0.0),
         }
         let hidden = Vector::new(hidden, &mut for_hidden[..cells], asymmetric);
-        projection.multiply_add(&hidden, hidden.scale(), last);
+        multiply_add(projection, &hidden, hidden.scale(), last, pace)?;
         last.iter_mut().for_each(|o| *o = clip(*o, output_clip));
+        Ok(())
     }
 }
 
@@ -313,38 +328,74 @@ impl Gate<'_> {
         state: &[f32],
         gate: &mut [f32],
         activate: impl Fn(f32) -> f32,
-    ) {
+        pace: &mut Pace,
+    ) -> Result<()> {
+        pace.spend(gate.len().saturating_mul(4))?;
         match self.norm {
             Some(_) => gate.fill(0.0),
             None => gate.copy_from_slice(self.bias),
         }
-        self.weights.multiply_add(input, input.scale(), gate);
+        multiply_add(&self.weights, input, input.scale(), gate, pace)?;
         if let Some(weights) = &self.auxiliary {
-            weights.multiply_add(auxiliary, auxiliary.scale(), gate);
+            multiply_add(weights, auxiliary, auxiliary.scale(), gate, pace)?;
         }
         match self.diagonal {
             true => self.recurrent.scale_add(last.values, gate),
             // TFLite uses the input's scale here if the weights are sparse.
-            false => self.recurrent.multiply_add(last, input.scale(), gate),
+            false => multiply_add(&self.recurrent, last, input.scale(), gate, pace)?,
         }
         if let Some(peephole) = &self.peephole {
             peephole.scale_add(state, gate);
         }
         if let Some(norm) = self.norm {
-            normalize(gate);
+            normalize(gate, pace)?;
             gate.iter_mut().zip(norm.iter().zip(self.bias)).for_each(|(g, (n, b))| *g = *g * n + b);
         }
-        gate.iter_mut().for_each(|g| *g = activate(*g));
+        gate.chunks_mut(PIECE).try_for_each(|piece| {
+            pace.spend(piece.len().saturating_mul(ACTIVATION_STEPS))?;
+            piece.iter_mut().for_each(|g| *g = activate(*g));
+            Ok(())
+        })
+    }
+}
+
+/// As [`Matrix::multiply_add`], with polls between pieces of the rows.
+pub(super) fn multiply_add(
+    matrix: &Matrix<'_>,
+    vector: &Vector<'_>,
+    sparse_scale: f32,
+    sums: &mut [f32],
+    pace: &mut Pace,
+) -> Result<()> {
+    let width = vector.values.len().max(1);
+    let rows = (PIECE / width).max(1);
+    for (first, sums) in (0..).step_by(rows * width).zip(sums.chunks_mut(rows)) {
+        pace.spend(sums.len().saturating_mul(width))?;
+        from_element(*matrix, first).multiply_add(vector, sparse_scale, sums);
+    }
+    Ok(())
+}
+
+/// The rows of a matrix that begin with this element.
+fn from_element(matrix: Matrix<'_>, first: usize) -> Matrix<'_> {
+    match matrix {
+        Matrix::Float(weights) => Matrix::Float(weights.get(first..).unwrap_or_default()),
+        Matrix::Integer(weights, scale) => Matrix::Integer(weights.get(first..).unwrap_or_default(), scale),
+        Matrix::Sparse(weights, scale) => Matrix::Sparse(weights.get(first..).unwrap_or_default(), scale),
     }
 }
 
 /// Normalizes to a mean of 0 and a variance of 1.
-fn normalize(values: &mut [f32]) {
+fn normalize(values: &mut [f32], pace: &mut Pace) -> Result<()> {
     let count = values.len() as f32;
-    let mean = values.iter().sum::<f32>() / count;
-    let variance = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count;
+    // As in `Iterator::sum`, sums start with -0.0.
+    let mean =
+        pace.fold(1, values, -0.0, |sum: f32, piece| piece.iter().fold(sum, |sum, x| sum + x))? / count;
+    let squares = |sum: f32, piece: &[f32]| piece.iter().fold(sum, |sum, x| sum + (x - mean) * (x - mean));
+    let variance = pace.fold(1, values, -0.0, squares)? / count;
     let factor = 1.0 / (variance + 1e-8).sqrt();
     values.iter_mut().for_each(|x| *x = (*x - mean) * factor);
+    Ok(())
 }
 
 /// All operands but the data and the states.

@@ -6,7 +6,8 @@ pub(crate) mod binary_quantized;
 
 pub(crate) use reduce::{Reduction, mean_of, sum_of};
 pub(crate) use resize::Nearest;
-pub(crate) use transpose_conv::{Scatter, scatter as transpose_conv_scatter};
+pub(crate) use topk::sort as sort_positions;
+pub(crate) use transpose_conv::{Scatter, repeat as repeat_bias, scatter as transpose_conv_scatter};
 
 macro_rules! reference {
     ($($family:ident $(+ $mark:ident)?),* $(,)?) => {

@@ -30,6 +30,9 @@ fn prepare(cx: &mut PrepareContext<'_>, soft: bool) -> Result<Invoke> {
 /// The number of steps of a comparison of two boxes.
 const STEPS_PER_PAIR: usize = 16;
 
+/// Steps of a [`Pace`] for a box that is added to the queue or taken from it.
+const QUEUE_STEPS: usize = 64;
+
 fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores: Temporary) -> Result<()> {
     let (boxes, input_scores) = (cx.input::<f32>(0)?.as_chunks().0, cx.input::<f32>(1)?);
     let (overlap, least) = (scalar(cx, 3)?, scalar(cx, 4)?);
@@ -41,17 +44,18 @@ fn select(cx: &mut InvokeContext<'_>, soft: bool, queue: [Temporary; 2], scores:
     let mut selected_scores = if soft { cx.output::<f32>(1)? } else { &mut [] }.iter_mut();
     let (begin, scores) = (cx.temporary::<i32>(queue[1])?, cx.temporary::<f32>(scores)?);
     let mut queue = Queue { boxes: cx.temporary(queue[0])?, len: 0, scores };
+    let mut pace = Pace::new(cx);
     for (i, &score) in (0..).zip(input_scores).filter(|(_, score)| **score > least) {
+        pace.spend(QUEUE_STEPS)?;
         (begin[i as usize], queue.scores[i as usize]) = (0, score);
         queue.push(i);
     }
     let (most, mut count) = (queue.len.min(selected.len()), 0);
-    let mut pace = Pace::new(cx);
     while count < most
         && let Some(candidate) = queue.pop()
     {
         let c = candidate as usize;
-        pace.spend(STEPS_PER_PAIR * (1 + count.saturating_sub(begin[c] as usize)))?;
+        pace.spend(QUEUE_STEPS + STEPS_PER_PAIR * (1 + count.saturating_sub(begin[c] as usize)))?;
         let score = queue.scores[c];
         let mut suppressed = false;
         // Each pair is compared once: boxes that were selected before the candidate's last visit are skipped.

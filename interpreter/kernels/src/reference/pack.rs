@@ -20,10 +20,10 @@ fn pack(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let output = cx.output(0)?;
     let bits = moved_bits("output", output)?;
     let slabs = Slabs::new(output.shape(), axis);
-    let mut list = Vec::new();
+    let mut list = cx.budget().reserved(cx.input_count())?;
     for i in 0..cx.input_count() {
         check_same_quantization(cx.input(i)?, output)?;
-        list.push((i, 0, StridedCopy::new(&slabs.size, bits, &View::dense(&slabs.size), &slabs.at(i))));
+        list.push((i, 0, StridedCopy::new(&slabs.size, bits, &View::dense(&slabs.size), &slabs.at(i))))?;
     }
     copies(cx, list)
 }
@@ -33,10 +33,10 @@ fn unpack(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let input = cx.input(0)?;
     let bits = moved_bits("input", input)?;
     let slabs = Slabs::new(input.shape(), axis);
-    let mut list = Vec::new();
+    let mut list = cx.budget().reserved(cx.output_count())?;
     for o in 0..cx.output_count() {
         check_same_quantization(cx.output(o)?, input)?;
-        list.push((0, o, StridedCopy::new(&slabs.size, bits, &slabs.at(o), &View::dense(&slabs.size))));
+        list.push((0, o, StridedCopy::new(&slabs.size, bits, &slabs.at(o), &View::dense(&slabs.size))))?;
     }
     copies(cx, list)
 }

@@ -7,6 +7,7 @@ use delegraph_core::ops::pool_2d::Pool2DParams;
 use delegraph_core::ops::{TensorType, Window, pad_amount};
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result};
 
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::{QuantizedElement, activation_range};
 use crate::common::weights::clamp_bounds;
@@ -71,6 +72,12 @@ fn quantized<T: QuantizedElement>(cx: &mut PrepareContext<'_>, combine: fn(&[T])
     pool(cx, move |window: &[T]| T::clamped(combine(window), low, high))
 }
 
+/// Steps of a [`Pace`] per element of a window.
+const ELEMENT_STEPS: usize = 2;
+
+/// Steps of a [`Pace`] per row of a window, beside its elements.
+const ROW_STEPS: usize = 4;
+
 /// Combines the elements of each window, per channel. Windows are cut at the edges of the input.
 fn pool<T: Element>(
     cx: &mut PrepareContext<'_>,
@@ -89,21 +96,23 @@ fn pool<T: Element>(
     Ok(Box::new(move |cx| {
         let (input, output) = (cx.input::<T>(0)?, cx.output::<T>(0)?);
         let gathered = cx.temporary::<T>(gathered)?;
-        let mut outputs = output.iter_mut();
+        let (mut outputs, mut pace) = (output.iter_mut(), Pace::new(cx));
         for image in input.chunks_exact((height * width * channels).max(1)) {
             for rows in &rows {
                 for columns in &columns {
-                    cx.check_interrupted()?;
+                    let gathered = &mut gathered[..rows.len() * columns.len()];
                     for channel in 0..channels {
-                        let mut count = 0;
-                        for row in rows.clone() {
-                            for column in columns.clone() {
-                                gathered[count] = image[(row * width + column) * channels + channel];
-                                count += 1;
+                        for (row, to) in rows.clone().zip(gathered.chunks_mut(columns.len())) {
+                            for (i, to) in to.chunks_mut(PIECE).enumerate() {
+                                pace.spend(to.len() * ELEMENT_STEPS + ROW_STEPS)?;
+                                let from = row * width + columns.start + i * PIECE;
+                                for (at, to) in (from..).zip(to) {
+                                    *to = image[at * channels + channel];
+                                }
                             }
                         }
                         let Some(output) = outputs.next() else { return Ok(()) };
-                        *output = combine(&gathered[..count]);
+                        *output = combine(gathered);
                     }
                 }
             }

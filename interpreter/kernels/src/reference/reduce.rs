@@ -27,11 +27,14 @@ fn mean(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let r = Reduction::new(cx)?;
     match cx.input(0)?.ty() {
         TensorType::Float32 => Ok(Box::new(move |cx| {
-            let output = cx.output::<f32>(0)?;
-            r.fold(Pace::new(cx), (cx.input::<f32>(0)?, output), 0.0, |sum, v| sum + v)?;
-            // The mean of no elements is NaN.
-            output.iter_mut().for_each(|sum| *sum /= r.count as f32);
-            Ok(())
+            let (mut pace, output) = (Pace::new(cx), cx.output::<f32>(0)?);
+            r.fold(&mut pace, (cx.input::<f32>(0)?, output), 0.0, |sum, v| sum + v)?;
+            output.chunks_mut(PIECE).try_for_each(|piece| {
+                pace.spend(piece.len())?;
+                // The mean of no elements is NaN.
+                piece.iter_mut().for_each(|sum| *sum /= r.count as f32);
+                Ok(())
+            })
         })),
         TensorType::Int32 => integer_mean::<i32>(cx, r),
         TensorType::Int64 => integer_mean::<i64>(cx, r),
@@ -42,15 +45,19 @@ fn mean(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
+/// Steps of a [`Pace`] per result that is computed from a sum or a product.
+const RESULT_STEPS: usize = 8;
+
 /// Rounds towards 0.
 fn integer_mean<T: Number + Into<i64>>(cx: &mut PrepareContext<'_>, r: Reduction) -> Result<Invoke> {
     let sums = cx.temporary_of::<i64>(r.outputs)?;
     Ok(Box::new(move |cx| {
-        let sums = &mut cx.temporary::<i64>(sums)?[..r.outputs];
-        r.fold(Pace::new(cx), (cx.input::<T>(0)?, sums), 0, |sum, v| sum.wrapping_add(v.into()))?;
+        let (mut pace, sums) = (Pace::new(cx), &mut cx.temporary::<i64>(sums)?[..r.outputs]);
+        r.fold(&mut pace, (cx.input::<T>(0)?, sums), 0, |sum, v| sum.wrapping_add(v.into()))?;
         let count = r.count.max(1) as i64;
-        cx.output::<T>(0)?.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::truncated(*sum / count));
-        Ok(())
+        pace.zip(RESULT_STEPS, sums, cx.output::<T>(0)?, |sums, output| {
+            output.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::truncated(*sum / count));
+        })
     }))
 }
 
@@ -58,11 +65,14 @@ fn quantized_mean<T: QuantizedElement>(cx: &mut PrepareContext<'_>, r: Reduction
     let mean = mean_of(cx, &r)?;
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
-        let (sums, output) = (&mut cx.temporary::<i32>(sums)?[..r.outputs], cx.output::<T>(0)?);
-        r.fold(Pace::new(cx), (cx.input::<T>(0)?, sums), 0, |sum: i32, v| sum.wrapping_add(v.into()))?;
-        let means = (0..).zip(sums).map(|(i, &mut sum)| mean.of(i, sum));
-        output.iter_mut().zip(means).for_each(|(o, mean)| *o = T::clamped(mean, T::MIN, T::MAX));
-        Ok(())
+        let (mut pace, sums) = (Pace::new(cx), &mut cx.temporary::<i32>(sums)?[..r.outputs]);
+        r.fold(&mut pace, (cx.input::<T>(0)?, sums), 0, |sum: i32, v| sum.wrapping_add(v.into()))?;
+        let mut results = 0..;
+        pace.zip(RESULT_STEPS, sums, cx.output::<T>(0)?, |sums, output| {
+            for ((o, &sum), i) in output.iter_mut().zip(sums).zip(results.by_ref()) {
+                *o = T::clamped(mean.of(i, sum), T::MIN, T::MAX);
+            }
+        })
     }))
 }
 
@@ -91,11 +101,12 @@ fn quantized_sum<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result<Inv
     let rescale = sum_of(cx, &r)?;
     let sums = cx.temporary_of::<i32>(r.outputs)?;
     Ok(Box::new(move |cx| {
-        let sums = &mut cx.temporary::<i32>(sums)?[..r.outputs];
-        r.fold(Pace::new(cx), (cx.input::<T>(0)?, sums), 0, |sum: i32, v| sum.wrapping_add(v.into()))?;
-        let sums = sums.iter().map(|&sum| rescale.of(sum));
-        cx.output::<T>(0)?.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::clamped(sum, T::MIN, T::MAX));
-        Ok(())
+        let (mut pace, sums) = (Pace::new(cx), &mut cx.temporary::<i32>(sums)?[..r.outputs]);
+        r.fold(&mut pace, (cx.input::<T>(0)?, sums), 0, |sum: i32, v| sum.wrapping_add(v.into()))?;
+        pace.zip(RESULT_STEPS, sums, cx.output::<T>(0)?, |sums, output| {
+            let results = output.iter_mut().zip(sums);
+            results.for_each(|(o, &sum)| *o = T::clamped(rescale.of(sum), T::MIN, T::MAX));
+        })
     }))
 }
 
@@ -156,16 +167,17 @@ fn quantized_product<T: QuantizedElement>(cx: &mut PrepareContext<'_>) -> Result
     let multiplier = product_factor(scale_in, scale_out, r.count)?;
     let products = cx.temporary_of::<i64>(r.outputs)?;
     Ok(Box::new(move |cx| {
-        let products = &mut cx.temporary::<i64>(products)?[..r.outputs];
-        r.fold(Pace::new(cx), (cx.input::<T>(0)?, products), NONE, |product, v: T| {
+        let (mut pace, products) = (Pace::new(cx), &mut cx.temporary::<i64>(products)?[..r.outputs]);
+        r.fold(&mut pace, (cx.input::<T>(0)?, products), NONE, |product, v: T| {
             let v = i64::from(v.into().wrapping_sub(zero_in));
             if product == NONE { v } else { multiplier.apply_wide(product.wrapping_mul(v)).into() }
         })?;
-        for (o, product) in cx.output::<T>(0)?.iter_mut().zip(products) {
-            let value = multiplier.apply_wide(if *product == NONE { 1 } else { *product });
-            *o = T::clamped(value.wrapping_add(zero_out), T::MIN, T::MAX);
-        }
-        Ok(())
+        pace.zip(RESULT_STEPS, products, cx.output::<T>(0)?, |products, output| {
+            for (o, &product) in output.iter_mut().zip(products) {
+                let value = multiplier.apply_wide(if product == NONE { 1 } else { product });
+                *o = T::clamped(value.wrapping_add(zero_out), T::MIN, T::MAX);
+            }
+        })
     }))
 }
 
@@ -183,7 +195,7 @@ fn folded<T: Element>(
     f: impl Fn(T, T) -> T + Send + 'static,
 ) -> Result<Invoke> {
     let r = Reduction::new(cx)?;
-    Ok(Box::new(move |cx| r.fold(Pace::new(cx), (cx.input(0)?, cx.output(0)?), init, &f)))
+    Ok(Box::new(move |cx| r.fold(&mut Pace::new(cx), (cx.input(0)?, cx.output(0)?), init, &f)))
 }
 
 /// The elements of the input that reduce to each element of the output.
@@ -215,7 +227,7 @@ impl Reduction {
     /// Folds, and polls between pieces of the work.
     fn fold<T: Copy, A: Copy>(
         &self,
-        mut pace: Pace,
+        pace: &mut Pace,
         (input, sums): (&[T], &mut [A]),
         init: A,
         f: impl Fn(A, T) -> A,

@@ -8,7 +8,7 @@ use delegraph_core::ops::reduce_window::{
 use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 
 use crate::common::index::{Nest, StridedCopy, Strides, dense_strides};
-use crate::common::pace::Pace;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, known, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, on_combined};
 
@@ -105,7 +105,14 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, windows: &Windows, how: C
             pace.spend(size.saturating_add(WINDOW_STEPS))?;
             let mut sum = initial;
             // In this order a NaN replaces an extremum, as in TFLite.
-            window.for_each([start], |[i]| sum = combine(input[i], sum));
+            if size <= PIECE {
+                window.for_each([start], |[i]| sum = combine(input[i], sum));
+            } else {
+                window.try_for_each([start], |[i]| {
+                    sum = combine(input[i], sum);
+                    pace.spend(1)
+                })?;
+            }
             if let Some(output) = outputs.next() {
                 *output = sum;
             }

@@ -6,6 +6,8 @@ use delegraph_core::ops::rnn::{BidirectionalSequenceRnnParams, RnnParams, Sequen
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
+use super::lstm::multiply_add;
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::recurrent::{Order, Vector, Weights};
 use crate::common::weights::{check_bias_type, float_activation};
@@ -145,6 +147,7 @@ impl Cell {
         let (for_auxiliary, rest) = rest.split_at_mut(width);
         let for_state = &mut rest[..units];
         let stride = output.len().checked_div(run.order.batch * run.order.steps).unwrap_or(0);
+        let mut pace = Pace::new(cx);
         for batch in 0..run.order.batch {
             let state = &mut state[batch * units..][..units];
             for step in (0..run.times).flat_map(|_| run.order.walk(run.backward)) {
@@ -162,10 +165,13 @@ impl Cell {
                 ];
                 for (matrix, vector) in &vectors {
                     if let Some(matrix) = matrix {
-                        matrix.multiply_add(vector, vector.scale(), output);
+                        multiply_add(matrix, vector, vector.scale(), output, &mut pace)?;
                     }
                 }
-                output.iter_mut().for_each(|o| *o = (self.activation)(*o));
+                for o in output.iter_mut() {
+                    pace.spend(16)?;
+                    *o = (self.activation)(*o);
+                }
                 state.copy_from_slice(output);
             }
         }

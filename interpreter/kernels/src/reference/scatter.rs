@@ -7,7 +7,7 @@ use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 use crate::common::index::dense_strides;
 use crate::common::number::Number;
 use crate::common::pace::Pace;
-use crate::common::prepared::{Integers, Invoke, prepared, unsupported_type};
+use crate::common::prepared::{Integers, Invoke, fill_polled, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
     resolver.add_builtin(BuiltinOp::SCATTER_ND, prepared(prepare), 1);
@@ -35,16 +35,18 @@ fn scatter<T: Element>(cx: &mut PrepareContext<'_>, add: fn(T, T) -> T) -> Resul
     Ok(Box::new(move |cx| {
         let (indices, updates) = (Integers::input(cx, 0)?, cx.input::<T>(1)?);
         let output = cx.output::<T>(0)?;
-        output.fill(T::zeroed());
+        fill_polled(bytemuck::cast_slice_mut(output), &[0], cx.parallel());
         let mut pace = Pace::new(cx);
         for tuple in 0..tuples {
-            pace.spend(inner.saturating_add(depth))?;
+            pace.spend(depth + 1)?;
             let mut to = 0;
             for d in 0..depth {
                 to += indices.index(tuple * depth + d, shape[d])? * strides[d].cast_unsigned();
             }
             let slice = &updates[tuple * inner..][..inner];
-            output[to..][..inner].iter_mut().zip(slice).for_each(|(o, v)| *o = add(*o, *v));
+            pace.zip(2, slice, &mut output[to..][..inner], |slice, output| {
+                output.iter_mut().zip(slice).for_each(|(o, v)| *o = add(*o, *v));
+            })?;
         }
         Ok(())
     }))

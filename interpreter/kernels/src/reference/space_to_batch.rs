@@ -6,6 +6,7 @@ use delegraph_core::ops::space_to_batch::{Block, blocks};
 use delegraph_core::{BuiltinOp, MutableOpResolver, Result};
 
 use crate::common::index::{StridedCopy, View, dense_strides};
+use crate::common::pace::Polls;
 use crate::common::prepared::{
     Invoke, check_same_quantization, fill_polled, known, moved_bits, prepared, scale_zero_point,
     unsupported_type,
@@ -70,7 +71,13 @@ fn prepare(cx: &mut PrepareContext<'_>, to_batch: bool) -> Result<Invoke> {
         if !covered {
             fill_polled(output, &zero[..width], cx.parallel());
         }
-        list.iter().for_each(|copy| copy.run_on(input, output, cx.parallel()));
+        let mut polls = Polls::new(cx.parallel());
+        for copy in &list {
+            if polls.interrupted_after(copy.steps()) {
+                break;
+            }
+            copy.run_on(input, output, cx.parallel());
+        }
         Ok(())
     }))
 }

@@ -30,11 +30,11 @@ fn parts(cx: &mut PrepareContext<'_>, source: usize, axis: usize) -> Result<Invo
     let input = cx.input(source)?;
     let bits = moved_bits("input", input)?;
     let mut origin = vec![0; input.shape().rank()];
-    let mut list = Vec::new();
+    let mut list = cx.budget().reserved(cx.output_count())?;
     for o in 0..cx.output_count() {
         let part = cx.output(o)?.shape();
         let copy = StridedCopy::new(part, bits, &View::at(input.shape(), &origin), &View::dense(part));
-        list.push((source, o, copy));
+        list.push((source, o, copy))?;
         origin[axis] += part[axis];
     }
     copies(cx, list)

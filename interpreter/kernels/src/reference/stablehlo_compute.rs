@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::common::index::{Nest, StridedCopy, Strides, dense_strides};
 use crate::common::number::Number;
-use crate::common::pace::Pace;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, fill_polled, moved_bits, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, Region, on_combined};
 
@@ -26,6 +26,9 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         // A called subgraph may have side effects.
         .add_builtin(BuiltinOp::STABLEHLO_SORT, prepared(sort).with_side_effects(), 1);
 }
+
+/// Steps of a [`Pace`] per call of a region, which may have no nodes.
+const CALL_STEPS: usize = 256;
 
 /// Calls the region for each element, unless the region is a function of [`Combine`] on one tensor.
 fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
@@ -46,24 +49,18 @@ fn reduce(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         for ((output, initial), width) in outputs.iter_mut().zip(&inputs[count..]).zip(&widths) {
             fill_polled(output, &initial[..*width], cx.parallel());
         }
-        let mut result = Ok(());
-        nest.for_each([0; 2], |[i, o]| {
-            let mut step = || {
-                for (t, width) in widths.iter().enumerate() {
-                    region.set(t, &outputs[t][o * width..][..*width])?;
-                    region.set(count + t, &inputs[t][i * width..][..*width])?;
-                }
-                for ((output, value), width) in outputs.iter_mut().zip(region.call(cx, &types)?).zip(&widths)
-                {
-                    output[o * width..][..*width].copy_from_slice(value.bytes());
-                }
-                Ok(())
-            };
-            if result.is_ok() {
-                result = step();
+        let mut pace = Pace::new(cx);
+        nest.try_for_each([0; 2], |[i, o]| {
+            pace.spend(CALL_STEPS)?;
+            for (t, width) in widths.iter().enumerate() {
+                region.set(t, &outputs[t][o * width..][..*width])?;
+                region.set(count + t, &inputs[t][i * width..][..*width])?;
             }
-        });
-        result
+            for ((output, value), width) in outputs.iter_mut().zip(region.call(cx, &types)?).zip(&widths) {
+                output[o * width..][..*width].copy_from_slice(value.bytes());
+            }
+            Ok(())
+        })
     }))
 }
 
@@ -111,27 +108,28 @@ fn sort(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let inputs = (0..count).map(|i| cx.input_bytes(i)).collect::<Result<Vec<_>>>()?;
         let mut outputs = (0..count).map(|i| cx.output_bytes(i)).collect::<Result<Vec<_>>>()?;
-        let mut result = Ok(());
-        lines.for_each([0], |[start]| {
+        let mut pace = Pace::new(cx);
+        lines.try_for_each([0], |[start]| {
+            pace.spend(size)?;
             order.iter_mut().enumerate().for_each(|(i, at)| *at = start + i * step);
             let mut before = |a: usize, b: usize| {
+                pace.spend(CALL_STEPS)?;
                 for (t, (input, width)) in inputs.iter().zip(&widths).enumerate() {
                     region.set(2 * t, &input[a * width..][..*width])?;
                     region.set(2 * t + 1, &input[b * width..][..*width])?;
                 }
                 Ok(region.call(cx, &[TensorType::Bool])?[0].bytes()[0] != 0)
             };
-            if result.is_ok() {
-                result = merge_sort(&mut order, &mut scratch, &mut before);
-            }
+            merge_sort(&mut order, &mut scratch, &mut before)?;
             for ((output, input), width) in outputs.iter_mut().zip(&inputs).zip(&widths) {
                 for (i, from) in order.iter().enumerate() {
+                    pace.spend(8)?;
                     let to = (start + i * step) * width;
                     output[to..][..*width].copy_from_slice(&input[from * width..][..*width]);
                 }
             }
-        });
-        result
+            Ok(())
+        })
     }))
 }
 
@@ -173,9 +171,31 @@ fn reduce_of<T: Combined>(cx: &mut PrepareContext<'_>, how: Combine) -> Result<I
     Ok(Box::new(move |cx| {
         let (input, initial, output) = (cx.input::<T>(0)?, cx.input::<T>(1)?[0], cx.output::<T>(0)?);
         output.fill(initial);
-        nest.for_each([0; 2], |[i, o]| output[o] = combine(output[o], input[i]));
-        Ok(())
+        each(&nest, [0; 2], &mut Pace::new(cx), |[i, o]| output[o] = combine(output[o], input[i]))
     }))
+}
+
+/// Calls `f` with the operands' offsets for every element, in order, and counts each element as a step.
+fn each<const N: usize>(
+    nest: &Nest<N>,
+    start: [usize; N],
+    pace: &mut Pace,
+    mut f: impl FnMut([usize; N]),
+) -> Result<()> {
+    let (size, step) = nest.inner();
+    nest.try_for_each_run(start, |mut at| {
+        let mut left = size;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            pace.spend(piece + RUN_STEPS)?;
+            for _ in 0..piece {
+                f(at);
+                at = std::array::from_fn(|n| at[n].wrapping_add_signed(step[n]));
+            }
+            left -= piece;
+        }
+        Ok(())
+    })
 }
 
 /// Loops over the products of two inputs.
@@ -214,6 +234,9 @@ fn sums(cx: &mut PrepareContext<'_>, products: Products) -> Result<Invoke> {
 /// Steps of a [`Pace`] per sum, beside its terms.
 const SUM_STEPS: usize = 16;
 
+/// Steps of a [`Pace`] per run of neighbours, beside its elements.
+const RUN_STEPS: usize = 8;
+
 fn sums_of<I: Element, S: Number, O: Element>(
     cx: &mut PrepareContext<'_>,
     products: Products,
@@ -221,7 +244,6 @@ fn sums_of<I: Element, S: Number, O: Element>(
     write: fn(S) -> O,
 ) -> Result<Invoke> {
     let Products { padded, outer, start, inner } = products;
-    let terms = inner.count();
     let padded = match padded {
         Some((copy, elements)) => Some((copy, elements, cx.temporary_of::<I>(elements)?)),
         None => None,
@@ -239,9 +261,9 @@ fn sums_of<I: Element, S: Number, O: Element>(
         };
         let mut pace = Pace::new(cx);
         outer.try_for_each(start, |[i, j, o]| {
-            pace.spend(terms.saturating_add(SUM_STEPS))?;
+            pace.spend(SUM_STEPS)?;
             let mut sum = S::default();
-            inner.for_each([i, j], |[i, j]| sum = sum.plus(read(a[i]).times(read(b[j]))));
+            each(&inner, [i, j], &mut pace, |[i, j]| sum = sum.plus(read(a[i]).times(read(b[j]))))?;
             output[o] = write(sum);
             Ok(())
         })
@@ -327,6 +349,9 @@ fn convolve(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     sums(cx, products)
 }
 
+/// Steps of a [`Pace`] per block of random words.
+const BLOCK_STEPS: usize = 32;
+
 /// The state is a 64-bit key and a 64-bit counter, for Philox optionally with the upper half of the counter.
 fn rng_bit_generator(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     let output = cx.output(1)?;
@@ -339,9 +364,11 @@ fn rng_bit_generator(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (state, after) = (cx.input::<u64>(0)?, cx.output::<u64>(0)?);
         let words = cx.output_bytes(1)?.as_chunks_mut::<4>().0;
         let (key, mut counter) = (state[0], state[1]);
+        let mut pace = Pace::new(cx);
         match algorithm {
             RngAlgorithm::ThreeFry => {
                 for block in words.chunks_mut(2) {
+                    pace.spend(BLOCK_STEPS)?;
                     store(block, &threefry(halves(key), halves(counter)));
                     counter = counter.wrapping_add(1);
                 }
@@ -350,6 +377,7 @@ fn rng_bit_generator(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
                 // As in TFLite, the key replaces a missing upper half of the counter.
                 let upper = halves(state.get(2).copied().unwrap_or(key));
                 for block in words.chunks_mut(4) {
+                    pace.spend(BLOCK_STEPS)?;
                     let [low, high] = halves(counter);
                     store(block, &philox(halves(key), [low, high, upper[0], upper[1]]));
                     counter = counter.wrapping_add(1);

@@ -6,7 +6,7 @@ use delegraph_core::{BuiltinOp, Error, MutableOpResolver, Result};
 use smallvec::SmallVec;
 
 use crate::common::index::{Nest, Strides, dense_strides};
-use crate::common::pace::Pace;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Integers, Invoke, copy_elements, moved_bits, prepared, unsupported_type};
 use crate::common::region::{Combine, Combined, on_combined};
 
@@ -20,6 +20,9 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
 
 /// Approximate time to resolve an index, in nanoseconds.
 const STEPS_PER_INDEX: usize = 16;
+
+/// Approximate time to begin a run of a box, in nanoseconds.
+const RUN_STEPS: usize = 4;
 
 /// Strides of the index dimensions that enumerate boxes, and of the dimension that holds the components of one index.
 fn index_strides(indices: &[usize], index_dim: Option<usize>) -> (Strides, usize) {
@@ -50,21 +53,25 @@ fn gather(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (input, indices, output) = (cx.input_bytes(0)?, Integers::input(cx, 1)?, cx.output_bytes(0)?);
         let mut pace = Pace::new(cx);
         batch.try_for_each([0; 2], |[at, to]| {
-            pace.spend(inner.count().saturating_add(STEPS_PER_INDEX))?;
+            pace.spend(STEPS_PER_INDEX)?;
             let start = |&(number, most, stride): &(usize, usize, usize)| {
                 usize::try_from(indices.get(at + number)).unwrap_or(0).min(most) * stride
             };
             let from: usize = numbers.iter().map(start).sum();
             let (run, steps) = inner.inner();
             let (run, each) = if steps == [1, 1] { (1, run) } else { (run, 1) };
-            inner.for_each_run([from, to], |[mut i, mut o]| {
-                for _ in 0..run {
-                    copy_elements(bits, input, i, output, o, each);
-                    i = i.wrapping_add_signed(steps[0]);
-                    o = o.wrapping_add_signed(steps[1]);
+            inner.try_for_each_run([from, to], |[mut i, mut o]| {
+                for first in (0..run).step_by(PIECE) {
+                    let count = PIECE.min(run - first);
+                    pace.spend(count.saturating_mul(each).saturating_add(RUN_STEPS))?;
+                    for _ in 0..count {
+                        copy_elements(bits, input, i, output, o, each);
+                        i = i.wrapping_add_signed(steps[0]);
+                        o = o.wrapping_add_signed(steps[1]);
+                    }
                 }
-            });
-            Ok(())
+                Ok(())
+            })
         })
     }))
 }

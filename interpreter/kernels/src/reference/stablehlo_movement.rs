@@ -16,6 +16,7 @@ use super::reshape;
 use super::slice::copy_ranges;
 use crate::common::index::{StridedCopy, Strides, View, dense_strides};
 use crate::common::number::Number;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Integers, Invoke, copies, copy_bytes, moved_bits, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -136,8 +137,13 @@ fn iota(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         let (_, from) = shape.split_at(usize::try_from(dimension).unwrap_or(0).min(shape.rank()));
         let (size, inner) = (from.first().copied().unwrap_or(1), from.iter().skip(1).product::<usize>());
         Ok(Box::new(move |cx| {
+            let mut pace = Pace::new(cx);
             for (i, output) in cx.output::<T>(0)?.chunks_exact_mut(inner.max(1)).enumerate() {
-                output.fill(T::truncated((i % size) as i64));
+                let value = T::truncated((i % size) as i64);
+                for piece in output.chunks_mut(PIECE) {
+                    pace.spend(piece.len() + 8)?;
+                    piece.fill(value);
+                }
             }
             Ok(())
         }))

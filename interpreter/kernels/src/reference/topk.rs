@@ -1,6 +1,7 @@
 //! TOPK_V2.
 
 use std::cmp::Ordering;
+use std::mem::take;
 
 use delegraph_core::kernel::PrepareContext;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
@@ -53,6 +54,7 @@ fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
             };
             select(order, count, &before, &mut pace)?;
             for (i, (value, index)) in values.iter_mut().zip(indices.chunks_exact_mut(width)).enumerate() {
+                pace.spend(8)?;
                 *value = row[order[i] as usize];
                 index.copy_from_slice(&order[i].to_le_bytes()[..width]);
             }
@@ -64,8 +66,10 @@ fn on<T: Element + PartialOrd>(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
 /// The order of two positions. Sorting is compiled once, not for each type of element.
 type Before<'b> = dyn Fn(&i32, &i32) -> Ordering + 'b;
 
-/// Fills the front of `order` with the first `count` of its positions, in the order of `before`. At most twice `count`
-/// or twice [`PIECE`] positions are compared between two polls.
+/// Positions whose median divides an order in two.
+const SAMPLE: usize = 63;
+
+/// Fills the front of `order` with the first `count` of its positions, in the order of `before`.
 fn select(order: &mut [i32], count: usize, before: &Before<'_>, pace: &mut Pace) -> Result<()> {
     let (mut kept, piece) = (0, count.max(PIECE));
     for start in (0..order.len()).step_by(piece) {
@@ -73,23 +77,66 @@ fn select(order: &mut [i32], count: usize, before: &Before<'_>, pace: &mut Pace)
         pace.spend((end - start).saturating_mul(8))?;
         let found = kept + end - start;
         (start as i32..).zip(&mut order[kept..found]).for_each(|(i, o)| *o = i);
-        if found > count {
-            order[..found].select_nth_unstable_by(count - 1, before);
-        }
+        choose(&mut order[..found], count, before, pace)?;
         kept = found.min(count);
     }
     sort(&mut order[..kept], before, pace)
 }
 
-fn sort(order: &mut [i32], before: &Before<'_>, pace: &mut Pace) -> Result<()> {
-    pace.spend(order.len().saturating_mul(32))?;
-    if order.len() <= PIECE {
-        order.sort_unstable_by(before);
-        return Ok(());
+/// Moves the first `count` positions to the front, in any order. At most twice [`PIECE`] positions are compared between
+/// two polls.
+fn choose(mut order: &mut [i32], mut count: usize, before: &Before<'_>, pace: &mut Pace) -> Result<()> {
+    while order.len() > 2 * PIECE && (1..order.len()).contains(&count) {
+        let middle = divide(order, before, pace)?;
+        let (first, last) = take(&mut order).split_at_mut(middle);
+        order = if count <= middle {
+            first
+        } else {
+            count -= middle;
+            last
+        };
     }
-    let (first, _, last) = order.select_nth_unstable_by(order.len() / 2, before);
-    sort(first, before, pace)?;
-    sort(last, before, pace)
+    if (1..order.len()).contains(&count) {
+        order.select_nth_unstable_by(count - 1, before);
+    }
+    Ok(())
+}
+
+/// Sorts distinct positions. At most [`PIECE`] positions are sorted between two polls.
+pub(crate) fn sort(mut order: &mut [i32], before: &Before<'_>, pace: &mut Pace) -> Result<()> {
+    while order.len() > PIECE {
+        let middle = divide(order, before, pace)?;
+        let (first, last) = take(&mut order).split_at_mut(middle);
+        let (short, long) = if first.len() < last.len() { (first, last) } else { (last, first) };
+        // The recursion is not deep: each call has at most half of the positions.
+        sort(short, before, pace)?;
+        order = long;
+    }
+    pace.spend(order.len().saturating_mul(32))?;
+    order.sort_unstable_by(before);
+    Ok(())
+}
+
+/// Moves the positions before one of them to the front, and returns their number. At least [`SAMPLE`] distinct positions
+/// leave some on both sides.
+fn divide(order: &mut [i32], before: &Before<'_>, pace: &mut Pace) -> Result<usize> {
+    let apart = order.len() / SAMPLE;
+    let mut sample: [i32; SAMPLE] = std::array::from_fn(|i| order[i * apart]);
+    sample.sort_unstable_by(before);
+    let (middle, mut front) = (sample[SAMPLE / 2], 0);
+    for i in 0..order.len() {
+        pace.spend(8)?;
+        if before(&order[i], &middle).is_lt() {
+            order.swap(front, i);
+            front += 1;
+        }
+    }
+    if front.min(order.len() - front) < order.len() / 16 {
+        // Data may be made against the sample. This takes linear time for any data.
+        front = order.len() / 2;
+        order.select_nth_unstable_by(front, before);
+    }
+    Ok(front)
 }
 
 #[cfg(test)]
@@ -115,7 +162,7 @@ mod tests {
         let half = PIECE as i32 + 5;
         let row: Vec<i32> = (0..half).chain(0..half).collect();
         let x = || Some(T::new(&[row.len()], &row));
-        for count in [3, row.len()] {
+        for count in [3, PIECE + 3, row.len()] {
             let k = Some(T::new(&[], &[count as i32]).constant());
             let value = |i: usize| half - 1 - i as i32 / 2;
             let values: Vec<i32> = (0..count).map(value).collect();

@@ -1,10 +1,13 @@
 //! TRANSPOSE_CONV.
 
+use std::ops::Range;
+
 use delegraph_core::kernel::{Parallel, PrepareContext};
 use delegraph_core::ops::transpose_conv::TransposeConvParams;
 use delegraph_core::ops::{Padding, TensorType, Window, pad_amount};
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result};
 
+use crate::common::pace::{PIECE, Pace, Polls};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 use crate::common::quantized::QuantizedElement;
 use crate::common::weights::{
@@ -47,16 +50,27 @@ fn float(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     Ok(Box::new(move |cx| {
         let (weights, input, bias) = (cx.input::<f32>(1)?, cx.input::<f32>(2)?, cx.optional_input::<f32>(3)?);
         let output = cx.output::<f32>(0)?;
+        let mut pace = Pace::new(cx);
         match bias {
-            Some(bias) => {
-                output.chunks_exact_mut(bias.len().max(1)).for_each(|pixel| pixel.copy_from_slice(bias));
-            }
+            Some(bias) => repeat(bias, output, &mut pace)?,
             None => output.fill(0.0),
         }
         scatter.run(cx.parallel(), input, weights, output, |sum, x, w| sum + x * w);
-        output.iter_mut().for_each(|o| *o = o.clamp(low, high));
-        Ok(())
+        output.chunks_mut(PIECE).try_for_each(|piece| {
+            pace.spend(piece.len())?;
+            piece.iter_mut().for_each(|o| *o = o.clamp(low, high));
+            Ok(())
+        })
     }))
+}
+
+/// Fills the pixels of `output` with the bias of each channel.
+pub(crate) fn repeat(bias: &[f32], output: &mut [f32], pace: &mut Pace) -> Result<()> {
+    output.chunks_exact_mut(bias.len().max(1)).try_for_each(|pixel| {
+        pace.spend(bias.len())?;
+        pixel.copy_from_slice(bias);
+        Ok(())
+    })
 }
 
 /// Float inputs and integer weights: every image is quantized while running.
@@ -80,14 +94,18 @@ fn hybrid(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
         sums.fill(0);
         let output = cx.output::<f32>(0)?;
         let weights = weights.get(cx)?;
+        let mut pace = Pace::new(cx);
         let images = rows.values.chunks_exact(image.max(1)).zip(sums.chunks_exact_mut(out_image.max(1)));
         for (i, ((input, sums), output)) in images.zip(output.chunks_exact_mut(out_image.max(1))).enumerate()
         {
             let (scale, zero) = (rows.scales[i], rows.zero_points[i]);
+            // The products of a small image are not polled.
+            pace.spend(image.saturating_mul(weights.len() / scatter.input[3].max(1)))?;
             scatter.run(cx.parallel(), input, weights, sums, |sum: i32, x, w: i8| {
                 sum.wrapping_add((i32::from(x) - zero) * i32::from(w))
             });
             for (i, (o, sum)) in output.iter_mut().zip(sums).enumerate() {
+                pace.spend(8)?;
                 let channel = i % channels;
                 let weights_scale = if scales.len() == 1 { scales[0] } else { scales[channel] };
                 let real = *sum as f32 * (scale * weights_scale) + bias.map_or(0.0, |bias| bias[channel]);
@@ -171,7 +189,9 @@ where
         scatter.run(cx.parallel(), input, weights, sums, |sum: S, x: T, w: W| {
             sum.plus(S::from(x.into().wrapping_sub(zero).wrapping_mul(w.into().wrapping_sub(weights_zero))))
         });
+        let mut pace = Pace::new(cx);
         for (i, (o, sum)) in output.iter_mut().zip(sums).enumerate() {
+            pace.spend(16)?;
             let channel = i % channels;
             if let Some(bias) = bias {
                 *sum = sum.plus(bias[channel]);
@@ -201,8 +221,8 @@ pub(crate) fn scatter(cx: &PrepareContext<'_>) -> Result<Scatter> {
     Ok(Scatter::new(input, weights, output, strides, [padding(0), padding(1)]))
 }
 
-/// Input pixels between two polls.
-const POLL_PIXELS: usize = 64;
+/// Steps of [`Polls`] per input pixel and per tap of it inside the output, beside the products.
+const TAP_STEPS: usize = 8;
 
 /// Adds each input pixel times the weights to the output pixels that it reaches.
 #[derive(Debug, Clone, Default)]
@@ -239,31 +259,43 @@ impl Scatter {
     ) {
         let [_, height, width, channels] = self.input;
         let [_, out_height, out_width, out_channels] = self.output;
-        let mut pixels = input.chunks_exact(channels.max(1));
+        let (mut pixels, mut polls) = (input.chunks_exact(channels.max(1)), Polls::new(parallel));
+        // Output channels between two polls.
+        let piece = (PIECE / channels.max(1)).max(1);
         for image in sums.chunks_exact_mut((out_height * out_width * out_channels).max(1)) {
             for position in 0..height * width {
                 let Some(pixel) = pixels.next() else { return };
-                if position.is_multiple_of(POLL_PIXELS) && parallel.is_interrupted() {
+                if polls.interrupted_after(TAP_STEPS) {
                     return;
                 }
-                let (y, x) = (position / width, position % width);
-                for tap in 0..self.kernel[0] * self.kernel[1] {
-                    let (ky, kx) = (tap / self.kernel[1], tap % self.kernel[1]);
-                    let (Some(y), Some(x)) = (
-                        (y * self.strides[0] + ky).checked_sub(self.padding[0]).filter(|&y| y < out_height),
-                        (x * self.strides[1] + kx).checked_sub(self.padding[1]).filter(|&x| x < out_width),
-                    ) else {
-                        continue;
-                    };
-                    let at = (y * out_width + x) * out_channels;
-                    for (o, sum) in image[at..][..out_channels].iter_mut().enumerate() {
-                        let start = (o * self.kernel[0] * self.kernel[1] + tap) * channels;
-                        let row = &weights[start..][..channels];
-                        *sum = pixel.iter().zip(row).fold(*sum, |sum, (&x, &w)| add(sum, x, w));
+                let (taps_y, taps_x) = (self.taps(0, position / width), self.taps(1, position % width));
+                for (ky, y) in taps_y {
+                    for (kx, x) in taps_x.clone() {
+                        let (tap, at) = (ky * self.kernel[1] + kx, (y * out_width + x) * out_channels);
+                        let sums = image[at..][..out_channels].chunks_mut(piece);
+                        for (first, sums) in (0..).step_by(piece).zip(sums) {
+                            if polls.interrupted_after((sums.len() * channels).saturating_add(TAP_STEPS)) {
+                                return;
+                            }
+                            for (o, sum) in (first..).zip(sums) {
+                                let start = (o * self.kernel[0] * self.kernel[1] + tap) * channels;
+                                let row = &weights[start..][..channels];
+                                *sum = pixel.iter().zip(row).fold(*sum, |sum, (&x, &w)| add(sum, x, w));
+                            }
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// The taps of input row or column `i` inside the output, along the height (0) or the width (1): each with the row
+    /// or column of the output that it reaches.
+    fn taps(&self, along: usize, i: usize) -> impl Iterator<Item = (usize, usize)> + Clone + use<> {
+        let (start, padding) = (i * self.strides[along], self.padding[along]);
+        let end = (self.output[1 + along] + padding).saturating_sub(start).min(self.kernel[along]);
+        let inside: Range<usize> = padding.saturating_sub(start)..end;
+        inside.map(move |k| (k, start + k - padding))
     }
 }
 
@@ -274,6 +306,26 @@ mod tests {
 
     use super::*;
     use crate::testing::{T, check, error};
+
+    #[test]
+    fn taps_are_those_inside_the_output() {
+        for (kernel, output) in (0..5).flat_map(|kernel| (0..6).map(move |output| (kernel, output))) {
+            for (stride, padding) in (1..4).flat_map(|stride| (0..4).map(move |padding| (stride, padding))) {
+                let scatter = Scatter {
+                    kernel: [kernel; 2],
+                    output: [1, output, output, 1],
+                    strides: [stride; 2],
+                    padding: [padding; 2],
+                    ..Scatter::default()
+                };
+                for i in 0..6 {
+                    let at = |k: usize| (i * stride + k).checked_sub(padding);
+                    let inside = |k: usize| Some((k, at(k).filter(|at| *at < output)?));
+                    assert!(scatter.taps(1, i).eq((0..kernel).filter_map(inside)), "{i} of {scatter:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn spreads_each_pixel() {

@@ -7,6 +7,7 @@ use delegraph_core::kernel::{Charge, Charged, InvokeContext, PrepareContext};
 use delegraph_core::ops::unique::UniqueParams;
 use delegraph_core::{BuiltinOp, Element, Error, MutableOpResolver, Result, TensorType};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -66,9 +67,10 @@ impl<T: Element> Found<T> {
         key: fn(T) -> i64,
         index: fn(usize) -> I,
     ) -> Result<()> {
+        let mut pace = Pace::new(cx);
         for (input, output) in input.chunks(CHUNK).zip(cx.output::<I>(1)?.chunks_mut(CHUNK)) {
             cx.check_interrupted()?;
-            self.reserve(input.len())?;
+            self.reserve(input.len(), &mut pace)?;
             for (value, output) in input.iter().zip(output) {
                 let place = match self.places.entry(key(*value)) {
                     Entry::Occupied(place) => *place.get(),
@@ -83,14 +85,21 @@ impl<T: Element> Found<T> {
         Ok(())
     }
 
-    fn reserve(&mut self, more: usize) -> Result<()> {
+    /// Reserves memory for `more` values. A table that grows by itself moves all values without a poll.
+    fn reserve(&mut self, more: usize, pace: &mut Pace) -> Result<()> {
         let entries = self.places.len() + more;
         if entries > self.places.capacity() {
             // The capacity of a table is a power of two, of which at most 7/8 is used.
             let places = (entries * 8 / 7 + 1).next_power_of_two();
             self.charge.resize(places.saturating_mul(size_of::<(i64, usize)>() + 1))?;
-            let reserved = self.places.try_reserve(more);
+            let mut larger: HashMap<i64, usize> = HashMap::new();
+            let reserved = larger.try_reserve(entries);
             reserved.map_err(|_| Error::OutOfMemory(format!("a table of {entries} values")))?;
+            for (value, place) in self.places.drain() {
+                pace.spend(MOVE_STEPS)?;
+                larger.insert(value, place);
+            }
+            self.places = larger;
         }
         Ok(())
     }
@@ -99,12 +108,24 @@ impl<T: Element> Found<T> {
 /// Elements between two polls.
 const CHUNK: usize = 1 << 12;
 
+/// Steps of a [`Pace`] per value that moves to a larger table.
+const MOVE_STEPS: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use delegraph_core::Params;
 
     use super::*;
     use crate::testing::{T, check, error};
+
+    #[test]
+    fn tables_grow() {
+        let values: Vec<i32> = (0..5 * CHUNK as i32).map(|i| i % (3 * CHUNK as i32)).collect();
+        let want = [T::new(&[3 * CHUNK], &values[..3 * CHUNK]), T::new(&[values.len()], &values)];
+        let x = Some(T::new(&[values.len()], &values));
+        let params = UniqueParams::default().idx_out_type(TensorType::Int32);
+        check(BuiltinOp::UNIQUE, 1, Params::Unique(params), &[x], &want);
+    }
 
     #[test]
     fn first_occurrences() {

@@ -4,7 +4,7 @@ use delegraph_core::kernel::{InvokeContext, PrepareContext};
 use delegraph_core::types::Bool;
 use delegraph_core::{BuiltinOp, Element, MutableOpResolver, Result, TensorType};
 
-use crate::common::pace::Pace;
+use crate::common::pace::{PIECE, Pace};
 use crate::common::prepared::{Invoke, prepared, unsupported_type};
 
 pub(super) fn register(resolver: &mut MutableOpResolver) {
@@ -25,17 +25,29 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     }
 }
 
+/// Steps of a [`Pace`] per element of the input.
+const ELEMENT_STEPS: usize = 2;
+
+/// Steps of a [`Pace`] per row of the output.
+const ROW_STEPS: usize = 16;
+
 fn on<T: Element>(is_true: fn(T) -> bool) -> Invoke {
     Box::new(move |cx: &mut InvokeContext<'_>| {
         let (input, shape) = (cx.input::<T>(0)?, cx.input_shape(0)?.clone());
-        let found = || (0..).zip(input).filter(|(_, v)| is_true(**v)).map(|(i, _)| i);
-        cx.resize_output(0, [found().count(), shape.rank()])?;
-        let rows = cx.output::<i64>(0)?.chunks_exact_mut(shape.rank().max(1));
         let mut pace = Pace::new(cx);
-        for (row, mut rest) in rows.zip(found()) {
-            pace.spend(16)?;
-            for (index, &size) in row.iter_mut().zip(shape.iter()).rev() {
-                (rest, *index) = (rest / size, (rest % size) as i64);
+        let found = pace.fold(ELEMENT_STEPS, input, 0usize, |found, piece| {
+            found + piece.iter().filter(|v| is_true(**v)).count()
+        })?;
+        cx.resize_output(0, [found, shape.rank()])?;
+        let mut rows = cx.output::<i64>(0)?.chunks_exact_mut(shape.rank().max(1));
+        for (i, piece) in input.chunks(PIECE).enumerate() {
+            pace.spend(piece.len() * ELEMENT_STEPS)?;
+            let found = (i * PIECE..).zip(piece).filter(|(_, v)| is_true(**v)).map(|(i, _)| i);
+            for (mut rest, row) in found.zip(&mut rows) {
+                pace.spend(ROW_STEPS)?;
+                for (index, &size) in row.iter_mut().zip(shape.iter()).rev() {
+                    (rest, *index) = (rest / size, (rest % size) as i64);
+                }
             }
         }
         Ok(())

@@ -185,8 +185,15 @@ impl ConvGeometry {
 
     /// Returns whether a window is entirely padding.
     pub(crate) fn has_empty_window(&self) -> bool {
-        let empty =
-            |axis: usize| (0..self.output[axis]).any(|o| self.taps(axis, self.origin(axis, o)).is_empty());
+        let empty = |axis: usize| {
+            let is_empty = |o: usize| self.taps(axis, self.origin(axis, o)).is_empty();
+            if self.input[axis] < self.dilation[axis] {
+                return (0..self.output[axis]).any(is_empty);
+            }
+            // The distance of neighbouring taps is at most the length of the input, so that a window is empty only if it
+            // ends before the input or begins after it: if any, the first or the last one is.
+            is_empty(0) || is_empty(self.output[axis] - 1)
+        };
         self.output.iter().all(|&o| o > 0) && (empty(0) || empty(1))
     }
 
@@ -246,5 +253,53 @@ impl Reading {
             Reading::Taps | Reading::Padded(_) => 0,
             Reading::Copies(read) => read,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_windows_are_found_at_the_borders() {
+        let mut found = [0; 2];
+        for (input, output) in (0..7).flat_map(|input| (0..7).map(move |output| (input, output))) {
+            for (stride, dilation) in (1..4).flat_map(|stride| (1..9).map(move |dilation| (stride, dilation)))
+            {
+                for (window, padding) in (1..4).flat_map(|w| (0..9).map(move |padding| (w, padding))) {
+                    let geo = ConvGeometry {
+                        batch: 1,
+                        input: [1, input],
+                        in_channels: 1,
+                        output: [1, output],
+                        window: [1, window],
+                        stride: [1, stride],
+                        dilation: [1, dilation],
+                        padding: [0, padding],
+                    };
+                    let want = (0..output).any(|o| geo.taps(1, geo.origin(1, o)).is_empty());
+                    assert_eq!(geo.has_empty_window(), want, "{geo:?}");
+                    found[usize::from(want)] += 1;
+                }
+            }
+        }
+        assert!(found.iter().all(|&n| n > 1000), "{found:?}");
+    }
+
+    #[test]
+    fn empty_windows_of_long_rows_are_found_at_once() {
+        let long = MAX_DIM / 2;
+        let geo = ConvGeometry {
+            batch: 1,
+            input: [1, long],
+            in_channels: 1,
+            output: [1, long],
+            window: [1, 3],
+            stride: [1, 1],
+            dilation: [1, 7],
+            padding: [0, 7],
+        };
+        // A walk of all windows takes seconds.
+        assert!((0..1000).all(|_| !geo.has_empty_window()));
     }
 }

@@ -126,10 +126,13 @@ const SMALL: usize = 1 << 18;
 /// Work of a chunk, for several threads.
 const CHUNK: usize = 1 << 19;
 
+/// Maximum work of a unit, unless it is one panel: some 10 ms, after which the product may be interrupted.
+const MAX_UNIT: usize = 1 << 29;
+
 /// Whether [`single_row`] computes a product of one row and one group with this work, and this number of words.
 #[inline]
 pub(crate) fn is_single(threads: usize, row_work: usize, words: usize) -> bool {
-    (threads < 2 || row_work < SMALL) && words <= MAX_SINGLE
+    (row_work < SMALL || threads < 2 && row_work <= MAX_UNIT) && words <= MAX_SINGLE
 }
 
 /// Maximum number of threads that share a product.
@@ -157,10 +160,11 @@ impl Plan {
         } else {
             1
         };
-        let panels_per_unit = e.panels.div_ceil(wanted).max(1);
+        let chunk_rows = chunk_tiles.saturating_mul(e.tile_rows).min(e.rows);
+        let least = chunk_rows.saturating_mul(e.row_work).div_ceil(MAX_UNIT);
+        let panels_per_unit = e.panels.div_ceil(wanted.max(least)).max(1);
         let panel_units = e.panels.div_ceil(panels_per_unit);
         let units = chunks.saturating_mul(panel_units).saturating_mul(e.groups);
-        let chunk_rows = chunk_tiles.saturating_mul(e.tile_rows).min(e.rows);
         Self {
             tiles,
             chunk_tiles,
@@ -559,6 +563,30 @@ mod tests {
                     }
                     assert_eq!(at, columns);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn units_of_many_columns_are_bounded() {
+        let e = Extent {
+            groups: 1,
+            rows: 128,
+            tile_rows: 8,
+            panels: 4096,
+            segments: 1,
+            patch_len: 0,
+            words: 0,
+            row_bytes: 4000,
+            packed_bytes: 1 << 30,
+            row_work: 1 << 30,
+        };
+        for threads in [1, 2] {
+            for rows in [1, 3, 128] {
+                let p = Plan::new(&Extent { rows, ..e }, threads);
+                let panel = e.row_work / e.panels;
+                assert!(p.chunk_rows * panel * (p.panels_per_unit - 1) <= MAX_UNIT, "{p:?}");
+                assert!(p.panel_units * p.panels_per_unit >= e.panels && p.slots == threads, "{p:?}");
             }
         }
     }

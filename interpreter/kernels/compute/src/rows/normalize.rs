@@ -1,6 +1,6 @@
 //! Normalization in single precision: to mean zero and variance one, to mean square one, or to length one.
 
-use delegraph_core::kernel::Parallel;
+use delegraph_core::kernel::{Parallel, Serial};
 
 use crate::base::buffer::SharedMut;
 use crate::base::error::{Result, check_len, check_multiple};
@@ -10,6 +10,9 @@ use crate::threads::share::{chunk_len, threads_for};
 
 /// Cost of an element, in elements of a cheap function.
 const COST: usize = 3;
+
+/// Elements between two polls inside a task, unless a position has more: some 10 ms.
+const POLLED: usize = 4 << 20;
 
 /// `(x - mean) / √(variance + ε) · factor + term`, over groups of channels at several positions.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,7 @@ impl Normalize {
         let out = SharedMut::new(out);
         par.run(jobs.div_ceil(chunk), &|task| {
             let jobs = task * chunk..((task + 1) * chunk).min(jobs);
-            dispatch(isa, Jobs { shape: self, x, factors, terms, out, jobs });
+            dispatch(isa, Jobs { shape: self, x, factors, terms, out, jobs, par });
         });
         Ok(())
     }
@@ -65,6 +68,7 @@ struct Jobs<'a> {
     terms: &'a [f32],
     out: SharedMut<'a, f32>,
     jobs: std::ops::Range<usize>,
+    par: &'a dyn Parallel,
 }
 
 impl SimdTask for Jobs<'_> {
@@ -75,6 +79,7 @@ impl SimdTask for Jobs<'_> {
         let Normalize { centered, epsilon, channels, groups, positions } = *self.shape;
         let width = channels / groups;
         let count = (positions * width) as f32;
+        let (sizes, polled) = ([positions, channels, width], (POLLED / width.max(1)).max(1));
         for job in self.jobs {
             let (vector, first) = (job / groups, job % groups * width);
             let start = vector * positions * channels + first;
@@ -84,13 +89,21 @@ impl SimdTask for Jobs<'_> {
             unsafe {
                 let from = self.x.as_ptr().add(start);
                 let mean = match centered {
-                    true => total::<S, false>(from, [positions, channels, width], 0.0) / count,
+                    true => total::<S, false>(from, sizes, 0.0, (self.par, polled)) / count,
                     false => 0.0,
                 };
-                let variance = total::<S, true>(from, [positions, channels, width], mean) / count;
+                let variance = total::<S, true>(from, sizes, mean, (self.par, polled)) / count;
                 let (mean, scale) = (S::splat(mean), S::splat(1.0 / (variance + epsilon).sqrt()));
                 let factors = self.factors.as_ptr().add(first);
+                let mut left = polled;
                 for position in 0..positions {
+                    if left == 0 {
+                        if self.par.is_interrupted() {
+                            return;
+                        }
+                        left = polled;
+                    }
+                    left -= 1;
                     let from = from.add(position * channels);
                     let to = self.out.ptr(start + position * channels);
                     let mut i = 0;
@@ -164,7 +177,7 @@ impl SimdTask for Lengths<'_> {
             // disjoint. The instructions exist by the caller's contract.
             unsafe {
                 let (from, to) = (self.x.as_ptr().add(row * depth), self.out.ptr(row * depth));
-                let length = total::<S, true>(from, [1, depth, depth], 0.0).sqrt();
+                let length = total::<S, true>(from, [1, depth, depth], 0.0, (&Serial, 1)).sqrt();
                 // NaN stays NaN; `max` would return the other number.
                 let length = if length < self.least { self.least } else { length };
                 let length = S::splat(length);
@@ -182,7 +195,8 @@ impl SimdTask for Lengths<'_> {
     }
 }
 
-/// The sum of `positions` rows of `width` elements, or with `SQUARES` that of their squared differences from `mean`.
+/// The sum of `positions` rows of `width` elements, or with `SQUARES` that of their squared differences from `mean`. Any
+/// number if the work is interrupted, which is polled every `polled` positions.
 ///
 /// # Safety
 /// Rows that begin `stride` elements apart must be valid for reads, and the processor must have the instructions of
@@ -192,7 +206,9 @@ unsafe fn total<S: Simd, const SQUARES: bool>(
     from: *const f32,
     [positions, stride, width]: [usize; 3],
     mean: f32,
+    (par, polled): (&dyn Parallel, usize),
 ) -> f32 {
+    let mut left = polled;
     // SAFETY: the caller meets the contract of this function.
     unsafe {
         let shift = S::splat(mean);
@@ -200,6 +216,13 @@ unsafe fn total<S: Simd, const SQUARES: bool>(
         let mut rest = 0.0;
         let mut lanes = [0f32; 16];
         for position in 0..positions {
+            if left == 0 {
+                if par.is_interrupted() {
+                    return 0.0;
+                }
+                left = polled;
+            }
+            left -= 1;
             let from = from.add(position * stride);
             let mut i = 0;
             while i + 2 * S::LANES <= width {
@@ -239,7 +262,6 @@ mod tests {
     use crate::random::Rng;
     use crate::testing::close;
     use crate::threads::pool::ThreadPool;
-    use delegraph_core::kernel::Serial;
 
     /// The defining formula, in double precision.
     fn plain(shape: &Normalize, [x, factors, terms]: [&[f32]; 3]) -> Vec<f32> {

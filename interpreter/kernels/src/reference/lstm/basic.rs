@@ -5,6 +5,7 @@ use delegraph_core::ops::TensorType;
 use delegraph_core::ops::lstm::basic_inputs::{BIAS, CELL_STATE, INPUT, OUTPUT_STATE, WEIGHTS};
 use delegraph_core::{Element, Error, Result};
 
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, unsupported_type};
 use crate::common::quantized::{Multiplier, rounding_shift_right};
 use crate::common::weights::scale_zero_point;
@@ -74,13 +75,18 @@ impl<T: Element> State<'_, T> {
     }
 }
 
-fn join<T: Element>(joined: &mut [T], sizes: Sizes, input: &[T], last: &[T]) {
+/// Steps of a [`Pace`] for the activations of a cell.
+const CELL_STEPS: usize = 128;
+
+fn join<T: Element>(joined: &mut [T], sizes: Sizes, input: &[T], last: &[T], pace: &mut Pace) -> Result<()> {
     let Sizes { batch, features, cells } = sizes;
     for b in 0..batch {
+        pace.spend(features.saturating_add(cells))?;
         let row = &mut joined[b * (features + cells)..][..features + cells];
         row[..features].copy_from_slice(&input[b * features..][..features]);
         row[features..].copy_from_slice(&last[b * cells..][..cells]);
     }
+    Ok(())
 }
 
 fn float(_: &PrepareContext<'_>, sizes: Sizes) -> Invoke {
@@ -92,15 +98,18 @@ fn float(_: &PrepareContext<'_>, sizes: Sizes) -> Invoke {
         let (mut last, mut state) = (state!(cx, OUTPUT_STATE, f32), state!(cx, CELL_STATE, f32));
         let (output, new_state) = (cx.output::<f32>(OUTPUT)?, cx.output::<f32>(STATE)?);
         let (joined, gates) = (cx.output::<f32>(JOINED)?, cx.output::<f32>(GATES)?);
-        join(joined, sizes, input, last.values());
+        let mut pace = Pace::new(cx);
+        join(joined, sizes, input, last.values(), &mut pace)?;
         let width = features + cells;
         for (i, gate) in gates.iter_mut().enumerate() {
+            pace.spend(width.saturating_add(8))?;
             let (b, unit) = (i / (4 * cells), i % (4 * cells));
             let row = &joined[b * width..][..width];
             let products = weights[unit * width..][..width].iter().zip(row).map(|(w, x)| w * x);
             *gate = bias[unit] + products.sum::<f32>();
         }
         for i in 0..batch * cells {
+            pace.spend(CELL_STEPS)?;
             let at = i / cells * 4 * cells + i % cells;
             let gate = |n: usize| gates[at + n * cells];
             let kept = sigmoid(gate(2)) * state.values()[i];
@@ -138,9 +147,11 @@ fn quantized(cx: &PrepareContext<'_>, sizes: Sizes) -> Result<Invoke> {
         let (mut last, mut state) = (state!(cx, OUTPUT_STATE, u8), state!(cx, CELL_STATE, i16));
         let (output, new_state) = (cx.output::<u8>(OUTPUT)?, cx.output::<i16>(STATE)?);
         let (joined, gates) = (cx.output::<u8>(JOINED)?, cx.output::<i16>(GATES)?);
-        join(joined, sizes, input, last.values());
+        let mut pace = Pace::new(cx);
+        join(joined, sizes, input, last.values(), &mut pace)?;
         let width = features + cells;
         for (i, gate) in gates.iter_mut().enumerate() {
+            pace.spend(width.saturating_add(8))?;
             let (b, unit) = (i / (4 * cells), i % (4 * cells));
             let row = joined[b * width..][..width].iter().zip(&weights[unit * width..]);
             let sum = row.fold(bias[unit], |sum, (&x, &w)| {
@@ -149,6 +160,7 @@ fn quantized(cx: &PrepareContext<'_>, sizes: Sizes) -> Result<Invoke> {
             *gate = narrow(to_gate.apply_up(sum)) as i16;
         }
         for i in 0..batch * cells {
+            pace.spend(CELL_STEPS)?;
             let at = i / cells * 4 * cells + i % cells;
             let gate = |n: usize| i32::from(gates[at + n * cells]);
             let added = product(logistic::<16>(gate(0), 3), tanh::<16>(gate(1), 3));

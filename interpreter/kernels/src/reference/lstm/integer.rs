@@ -1,12 +1,13 @@
 //! Integer LSTM cells: 8-bit values and weights, 16-bit states and gates. A gate's two matrix products are added with
 //! 16 bits or, if the file has the scales of all twelve intermediate values, with 8 bits.
 
-use delegraph_core::kernel::{InvokeContext, PrepareContext, Temporary};
+use delegraph_core::kernel::{Budget, InvokeContext, PrepareContext, Temporary};
 use delegraph_core::ops::TensorType;
 use delegraph_core::ops::lstm::inputs::{CELL, INPUT};
 use delegraph_core::{Element, Error, Result};
 
 use super::{Intermediates, Settings};
+use crate::common::pace::Pace;
 use crate::common::prepared::{Invoke, unsupported_type};
 use crate::common::quantized::{Multiplier, inverse_root, rounding_shift_right};
 use crate::common::recurrent::Order;
@@ -15,6 +16,12 @@ use delegraph_core::quantized::lstm::{
     self, Cell as Numbers, Gate, Product, logistic_of_float, norm_factor, norm_scales, tanh_of_float,
 };
 use delegraph_core::quantized::sigmoid::{logistic, tanh};
+
+/// Steps of a [`Pace`] per sigmoid or hyperbolic tangent.
+const ACTIVATION_STEPS: usize = 32;
+
+/// Steps of a [`Pace`] for other work on an element of a vector, and for a sum of products beside the products.
+const ELEMENT_STEPS: usize = 8;
 
 struct Cell {
     numbers: Numbers,
@@ -112,6 +119,7 @@ impl Cell {
         let state = cx.variable::<i16>(CELL.cell_state)?;
         let (gates, hidden) = (cx.temporary::<i16>(gates)?, cx.temporary::<i8>(hidden)?);
         let (gates, hidden) = (&mut gates[..5 * cells], &mut hidden[..cells]);
+        let mut pace = Pace::new(cx);
         for batch in 0..order.batch {
             let last = &mut last[batch * outputs..][..outputs];
             let state = &mut state[batch * cells..][..cells];
@@ -120,7 +128,8 @@ impl Cell {
             for step in order.walk(false) {
                 cx.check_interrupted()?;
                 let at = order.at(batch, step);
-                self.step(&operands, group, &input[at * features..][..features], last, state, gates, hidden);
+                let input = &input[at * features..][..features];
+                self.step(&operands, group, input, last, state, gates, hidden, &mut pace)?;
                 output[at * outputs..][..outputs].copy_from_slice(last);
             }
         }
@@ -137,46 +146,33 @@ impl Cell {
         state: &mut [i16],
         gates: &mut [i16],
         hidden: &mut [i8],
-    ) {
+        pace: &mut Pace,
+    ) -> Result<()> {
         let cells = self.cells;
-        let mut run = |i: usize, state: &[i16]| {
-            if let (Some(gate), Some(of_gate)) = (&self.numbers.gates[i], &operands.gates[i]) {
-                self.gate(
-                    gate,
-                    of_gate,
-                    group,
-                    [input, last],
-                    state,
-                    &mut gates[i * cells..][..cells],
-                    i == 2,
-                );
+        // The last gate reads the new state.
+        let mut whole = Pace::of(Budget::unlimited());
+        for i in 0..4 {
+            // Polled before the states change, so that an interruption leaves those of a whole step.
+            let pace = if i == 3 { &mut whole } else { &mut *pace };
+            if i == 3 {
+                self.update(state, gates, pace)?;
             }
-        };
-        (0..3).for_each(|i| run(i, state));
-        self.update(state, gates);
-        let mut run = |i: usize, state: &[i16]| {
             if let (Some(gate), Some(of_gate)) = (&self.numbers.gates[i], &operands.gates[i]) {
-                self.gate(
-                    gate,
-                    of_gate,
-                    group,
-                    [input, last],
-                    state,
-                    &mut gates[i * cells..][..cells],
-                    i == 2,
-                );
+                let out = &mut gates[i * cells..][..cells];
+                self.gate(gate, of_gate, group, [input, last], state, out, i == 2, pace)?;
             }
-        };
-        run(3, state);
+        }
+        let pace = &mut whole;
         let (before, of_state) = gates.split_at_mut(4 * cells);
         let output_gate = &before[3 * cells..];
         for (t, &s) in of_state.iter_mut().zip(state.iter()) {
+            pace.spend(ACTIVATION_STEPS)?;
             *t = match self.numbers.narrow {
                 true => tanh_of_float(s, -15),
                 false => tanh::<16>(s.into(), (15 + self.numbers.state_exponent).cast_unsigned()) as i16,
             };
         }
-        self.output(operands, output_gate, of_state, hidden, last);
+        self.output(operands, output_gate, of_state, hidden, last, pace)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -189,7 +185,8 @@ impl Cell {
         state: &[i16],
         out: &mut [i16],
         is_cell_gate: bool,
-    ) {
+        pace: &mut Pace,
+    ) -> Result<()> {
         let dot = |x: &[i8], weights: &[i8], row: usize, zero: i32, sum: i32| {
             let weights = &weights[row * x.len()..][..x.len()];
             integer_dot(sum, x, weights, zero, 0)
@@ -197,6 +194,7 @@ impl Cell {
         // With a normalization, the bias is added after it.
         let bias = operands.bias.filter(|_| gate.norm.is_none());
         for (c, out) in out.iter_mut().enumerate() {
+            pace.spend(input.len().saturating_add(last.len()).saturating_add(ELEMENT_STEPS))?;
             let sum = dot(input, operands.weights, c, gate.input.from, bias.map_or(0, |bias| bias[c]));
             let of_last = dot(last, operands.recurrent, c, gate.last.from, 0);
             *out = match gate.narrow {
@@ -218,6 +216,7 @@ impl Cell {
             // TFLite steps through the states of all sequences by the number of outputs, even if that is not the number
             // of cells.
             for (c, (out, &state)) in out.iter_mut().zip(state).enumerate() {
+                pace.spend(ELEMENT_STEPS)?;
                 let at = batch * self.cells + c;
                 if at < group * self.outputs {
                     let product = i32::from(weights[at % self.outputs]) * i32::from(state);
@@ -227,11 +226,12 @@ impl Cell {
         }
         if let (Some((scale, least)), Some(norm), Some(bias)) = (gate.norm, operands.norm, operands.bias) {
             match self.numbers.narrow {
-                false => normalize(out, norm, bias, scale, least),
-                true => normalize_in_float(out, norm, bias, scale),
+                false => normalize(out, norm, bias, scale, least, pace)?,
+                true => normalize_in_float(out, norm, bias, scale, pace)?,
             }
         }
         for out in out {
+            pace.spend(ACTIVATION_STEPS)?;
             *out = match (self.numbers.narrow, is_cell_gate) {
                 (false, false) => logistic::<16>((*out).into(), 3) as i16,
                 (false, true) => tanh::<16>((*out).into(), 3) as i16,
@@ -239,12 +239,14 @@ impl Cell {
                 (true, true) => tanh_of_float(*out, -12),
             };
         }
+        Ok(())
     }
 
     /// The new state: the old one times the forget gate, plus the candidates times the input gate.
-    fn update(&self, state: &mut [i16], gates: &[i16]) {
+    fn update(&self, state: &mut [i16], gates: &[i16], pace: &mut Pace) -> Result<()> {
         let coupled = self.numbers.gates[0].is_none();
         for (c, state) in state.iter_mut().enumerate() {
+            pace.spend(ELEMENT_STEPS)?;
             let gate = |i: usize| i32::from(gates[i * self.cells + c]);
             let forget = gate(1);
             let let_in = if coupled { i32::from(i16::MAX) - forget } else { gate(0) };
@@ -256,6 +258,7 @@ impl Cell {
                 _ => sum,
             };
         }
+        Ok(())
     }
 
     fn output(
@@ -265,21 +268,25 @@ impl Cell {
         of_state: &[i16],
         hidden: &mut [i8],
         output: &mut [i8],
-    ) {
+        pace: &mut Pace,
+    ) -> Result<()> {
         let (by, zero) = self.numbers.hidden;
         let value = |c: usize| by.apply(i32::from(gate[c]) * i32::from(of_state[c]));
         let (Some(projection), Some(weights)) = (self.numbers.projection, operands.projection) else {
             for (c, o) in output.iter_mut().enumerate() {
+                pace.spend(ELEMENT_STEPS)?;
                 *o = saturate8(value(c).wrapping_add(zero));
             }
-            return;
+            return Ok(());
         };
         let bias = |o: usize| operands.projection_bias.map_or(0, |bias| bias[o]);
         for (c, h) in hidden.iter_mut().enumerate() {
+            pace.spend(ELEMENT_STEPS)?;
             // TFLite negates the zero point of the projection.
             *h = saturate8(value(c).wrapping_sub(zero));
         }
         for (o, out) in output.iter_mut().enumerate() {
+            pace.spend(self.cells.saturating_add(ELEMENT_STEPS))?;
             let weights = &weights[o * self.cells..][..self.cells];
             let sum = match self.numbers.narrow {
                 false => integer_dot(bias(o), hidden, weights, zero.wrapping_neg(), 0),
@@ -293,6 +300,7 @@ impl Cell {
                 *out = i32::from(*out).clamp(-self.numbers.output_clip, self.numbers.output_clip) as i8;
             }
         }
+        Ok(())
     }
 }
 
@@ -305,13 +313,21 @@ fn saturate8(x: i32) -> i8 {
 }
 
 /// Normalizes to a mean of 0 and a variance of 1, times factors, plus biases, in integers.
-fn normalize(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier, least: i32) {
+fn normalize(
+    values: &mut [i16],
+    norm: &[i16],
+    bias: &[i32],
+    scale: Multiplier,
+    least: i32,
+    pace: &mut Pace,
+) -> Result<()> {
     let count = values.len() as i64;
     if count == 0 {
-        return;
+        return Ok(());
     }
-    let sum: i64 = values.iter().map(|&x| i64::from(x)).sum();
-    let squares: i64 = values.iter().map(|&x| i64::from(x) * i64::from(x)).sum();
+    let (sum, squares) = pace.fold(1, values, (0i64, 0i64), |sums, piece| {
+        piece.iter().map(|&x| i64::from(x)).fold(sums, |(sum, squares), x| (sum + x, squares + x * x))
+    })?;
     let mean = (sum * 1024 / count) as i32;
     let variance = squares * ((1 << 20) / count) - i64::from(mean) * i64::from(mean);
     let variance = match (variance / (1 << 20)) as i32 {
@@ -321,30 +337,38 @@ fn normalize(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier, 
     let inverse = inverse_root(variance);
     let scale = norm_factor(scale);
     for (x, (&norm, &bias)) in values.iter_mut().zip(norm.iter().zip(bias)) {
+        pace.spend(ELEMENT_STEPS)?;
         let shifted = (1024 * i32::from(*x)).wrapping_sub(mean);
         let weighted = i64::from(inverse.apply(shifted).wrapping_mul(norm.into()).wrapping_add(bias));
         let rounded = (if weighted > 0 { weighted + 512 } else { weighted - 512 }) / 1024;
         *x = saturate16(scale.apply(rounded as i32));
     }
+    Ok(())
 }
 
 /// Like [`normalize`], in floating point.
-fn normalize_in_float(values: &mut [i16], norm: &[i16], bias: &[i32], scale: Multiplier) {
+fn normalize_in_float(
+    values: &mut [i16],
+    norm: &[i16],
+    bias: &[i32],
+    scale: Multiplier,
+    pace: &mut Pace,
+) -> Result<()> {
     let [scale, bias_scale] = norm_scales(scale);
     let count = values.len() as f32;
-    let (mut sum, mut squares) = (0f32, 0f32);
-    for &x in values.iter() {
-        sum += f32::from(x);
-        squares += f32::from(x) * f32::from(x);
-    }
+    let (sum, squares) = pace.fold(1, values, (0f32, 0f32), |sums, piece| {
+        piece.iter().map(|&x| f32::from(x)).fold(sums, |(sum, squares), x| (sum + x, squares + x * x))
+    })?;
     let mean = sum / count;
     let variance = squares / count - mean * mean;
     let inverse = 1.0 / if variance == 0.0 { 1e-8f32 } else { variance }.sqrt();
     for (x, (&norm, &bias)) in values.iter_mut().zip(norm.iter().zip(bias)) {
+        pace.spend(ELEMENT_STEPS)?;
         let normalized = (f32::from(*x) - mean) * inverse;
         let weighted = normalized * f32::from(norm) * scale + bias as f32 * bias_scale;
         *x = saturate16((weighted * 4096.0).round() as i32);
     }
+    Ok(())
 }
 
 struct GateOperands<'a> {
