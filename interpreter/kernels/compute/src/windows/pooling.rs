@@ -10,7 +10,7 @@ use crate::base::error::{ComputeError, Result, check_len, product};
 use crate::base::isa::Isa;
 use crate::matmul::geometry::{Checked, ConvGeometry};
 use crate::simd::{Simd, SimdTask, dispatch};
-use crate::threads::share::threads_for;
+use crate::threads::share::{chunk_len, threads_for};
 
 /// The function of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,72 +34,93 @@ pub fn pool_2d(
     clamp: Clamp,
     par: &dyn Parallel,
 ) -> Result<()> {
-    check_len("input", input.len(), geo.input_len)?;
+    each_rows(geo, usize::MAX, input.len(), out, par, |rows, out| {
+        dispatch(isa, RowsTask { kind, geo, input, out, clamp, rows });
+    })
+}
+
+/// Checks operands, and calls `task` with ranges of output rows, through all images, and their outputs.
+///
+/// # Errors
+/// Fails if a window is entirely padding or has more than `most` taps, or an operand has the wrong length.
+pub(super) fn each_rows<T: Send>(
+    geo: &Checked,
+    most: usize,
+    input: usize,
+    out: &mut [T],
+    par: &dyn Parallel,
+    task: impl Fn(Range<usize>, &mut [T]) + Sync,
+) -> Result<()> {
+    check_len("input", input, geo.input_len)?;
     let row = product("output", &[geo.output[1], geo.in_channels])?;
     check_len("output", out.len(), product("output", &[geo.batch, geo.output[0], row])?)?;
-    if geo.has_empty_window {
+    if geo.has_empty_window || product("window", &geo.window)? > most {
         return Err(ComputeError::Range { what: "window" });
     }
     if out.is_empty() {
         return Ok(());
     }
-    let par = threads_for(par, out.len().saturating_mul(geo.window[0] * geo.window[1]));
+    let (rows, each) = (geo.batch * geo.output[0], row.saturating_mul(geo.window[0] * geo.window[1]));
+    let par = threads_for(par, rows.saturating_mul(each));
+    let per_task = chunk_len(par, rows, each);
     let shared = SharedMut::new(out);
-    par.run(geo.batch * geo.output[0], &|task| {
-        let rows = task..task + 1;
-        // SAFETY: each task has another row, and `Parallel::run` calls each task at most once.
-        let out = unsafe { shared.slice(task * row, row) };
-        dispatch(isa, RowTask { kind, geo, input, out, clamp, rows });
+    par.run(rows.div_ceil(per_task), &|n| {
+        let rows = n * per_task..((n + 1) * per_task).min(rows);
+        // SAFETY: each task has other rows, and `Parallel::run` calls each task at most once.
+        let out = unsafe { shared.slice(rows.start * row, rows.len() * row) };
+        task(rows, out);
     });
     Ok(())
 }
 
-struct RowTask<'a> {
+struct RowsTask<'a> {
     kind: Pool,
     geo: &'a ConvGeometry,
     input: &'a [f32],
+    /// Output rows `rows`.
     out: &'a mut [f32],
     clamp: Clamp,
-    /// Index of the output row, through all images.
+    /// Indices of output rows, through all images.
     rows: Range<usize>,
 }
 
-impl SimdTask for RowTask<'_> {
+impl SimdTask for RowsTask<'_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let geo = self.geo;
         let channels = geo.in_channels;
-        let (image, y) = (self.rows.start / geo.output[0], self.rows.start % geo.output[0]);
-        let y0 = geo.origin(0, y);
-        let ky = geo.taps(0, y0);
         let down = geo.dilation[0] * geo.input[1] * channels;
         let across = geo.dilation[1] * channels;
         // Windows one pixel apart have their taps at the same distance from each element of the output.
         let together = if geo.stride[1] == 1 { geo.interior(1) } else { 0..0 };
-        let mut rest = self.out;
-        let mut x = 0;
-        while !rest.is_empty() {
-            let pixels = if x == together.start { together.len().max(1) } else { 1 };
-            let (out, after) = std::mem::take(&mut rest).split_at_mut(pixels * channels);
-            let x0 = geo.origin(1, x);
-            let kx = geo.taps(1, x0);
-            // Both ranges have a tap, so the first one is inside the input.
-            let row = (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
-            let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
-            let at = ((image * geo.input[0] + row) * geo.input[1] + column) * channels;
-            let windows = Windows { down, across, taps: [ky.len(), kx.len()], clamp: self.clamp };
-            // SAFETY: taps are inside the input, whose length `pool_2d` checked, for all elements of `out`. The
-            // instructions exist by the caller's contract.
-            unsafe {
-                let (from, to) = (self.input.as_ptr().add(at), out.as_mut_ptr());
-                match self.kind {
-                    Pool::Average => windows.pool::<S, false>(from, to, out.len()),
-                    Pool::Max => windows.pool::<S, true>(from, to, out.len()),
+        for (row, out) in self.rows.zip(self.out.chunks_exact_mut(geo.output[1] * channels)) {
+            let (image, y0) = (row / geo.output[0], geo.origin(0, row % geo.output[0]));
+            let ky = geo.taps(0, y0);
+            let mut rest = out;
+            let mut x = 0;
+            while !rest.is_empty() {
+                let pixels = if x == together.start { together.len().max(1) } else { 1 };
+                let (out, after) = std::mem::take(&mut rest).split_at_mut(pixels * channels);
+                let x0 = geo.origin(1, x);
+                let kx = geo.taps(1, x0);
+                // Both ranges have a tap, so the first one is inside the input.
+                let line = (y0 + (ky.start * geo.dilation[0]) as isize) as usize;
+                let column = (x0 + (kx.start * geo.dilation[1]) as isize) as usize;
+                let at = ((image * geo.input[0] + line) * geo.input[1] + column) * channels;
+                let windows = Windows { down, across, taps: [ky.len(), kx.len()], clamp: self.clamp };
+                // SAFETY: taps are inside the input, whose length `each_rows` checked, for all elements of `out`. The
+                // instructions exist by the caller's contract.
+                unsafe {
+                    let (from, to) = (self.input.as_ptr().add(at), out.as_mut_ptr());
+                    match self.kind {
+                        Pool::Average => windows.pool::<S, false>(from, to, out.len()),
+                        Pool::Max => windows.pool::<S, true>(from, to, out.len()),
+                    }
                 }
+                (rest, x) = (after, x + pixels);
             }
-            (rest, x) = (after, x + pixels);
         }
     }
 }

@@ -4,13 +4,11 @@ use std::ops::Range;
 
 use delegraph_core::kernel::Parallel;
 
-use crate::base::buffer::SharedMut;
-use crate::base::error::{ComputeError, Result, check_len, product};
+use crate::base::error::Result;
 use crate::base::isa::Isa;
 use crate::matmul::geometry::{Checked, ConvGeometry};
 use crate::simd::{Simd, SimdTask, dispatch};
-use crate::threads::share::{chunk_len, threads_for};
-use crate::windows::pooling::Pool;
+use crate::windows::pooling::{Pool, each_rows};
 
 /// Maximum number of taps of a window: sums and counts are exact in single precision.
 const MAX_TAPS: usize = 1 << 15;
@@ -43,26 +41,9 @@ pub fn pool_2d_bytes(
     bounds: [i32; 2],
     par: &dyn Parallel,
 ) -> Result<()> {
-    check_len("input", input.len(), geo.input_len)?;
-    let row = product("output", &[geo.output[1], geo.in_channels])?;
-    check_len("output", out.len(), product("output", &[geo.batch, geo.output[0], row])?)?;
-    if geo.has_empty_window || product("window", &geo.window)? > MAX_TAPS {
-        return Err(ComputeError::Range { what: "window" });
-    }
-    if out.is_empty() {
-        return Ok(());
-    }
-    let (rows, each) = (geo.batch * geo.output[0], row.saturating_mul(geo.window[0] * geo.window[1]));
-    let par = threads_for(par, rows.saturating_mul(each));
-    let per_task = chunk_len(par, rows, each);
-    let shared = SharedMut::new(out);
-    par.run(rows.div_ceil(per_task), &|task| {
-        let rows = task * per_task..((task + 1) * per_task).min(rows);
-        // SAFETY: each task has other rows, and `Parallel::run` calls each task at most once.
-        let out = unsafe { shared.slice(rows.start * row, rows.len() * row) };
+    each_rows(geo, MAX_TAPS, input.len(), out, par, |rows, out| {
         dispatch(isa, RowsTask { kind, geo, signed, input, out, bounds, rows });
-    });
-    Ok(())
+    })
 }
 
 struct RowsTask<'a> {
