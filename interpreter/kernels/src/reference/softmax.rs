@@ -189,11 +189,14 @@ fn of_16_bits(cx: &PrepareContext<'_>, beta: f32) -> Result<Invoke> {
             let max = pace.fold(1, row, i16::MIN.into(), highest)?;
             let mut sum = 0i32;
             pace.zip(ROW_STEPS, row, out, |row, out| {
+                // Kept in a register, unlike the captured sum.
+                let mut of_piece = 0i32;
                 for (o, &x) in out.iter_mut().zip(row) {
                     let scaled = to_table.apply(i32::from(x) - max);
                     *o = exp.at(saturated(scaled.saturating_add(i16::MAX.into())));
-                    sum += i32::from(*o);
+                    of_piece += i32::from(*o);
                 }
+                sum += of_piece;
             })?;
             // Writes the sum, which is at least about 1, as a power of two times 1 + x, for the table of `1 / (1 + x)`.
             let headroom = sum.leading_zeros().clamp(1, 30);
