@@ -254,6 +254,21 @@ mod tests {
         run(&input, &weights, -128, &[half - sum, half + 1], 2_f32.powi(-20), &[-16_001, -16_000]);
     }
 
+    /// Rows whose scale an invocation finds, and rows for which a workgroup does.
+    #[test]
+    fn rows_of_floats_of_every_length_and_number() {
+        for (rows, depth) in [(1, 5), (100, 64), (3, 65), (200, 300), (70_000, 65)] {
+            let of = |row: usize| -1.0 - (row % 7) as f32;
+            // Only the last element of a row is not zero.
+            let at = |i: usize| if i % depth == depth - 1 { of(i / depth) } else { 0.0 };
+            let input = T::new(&[rows, depth], &(0..rows * depth).map(at).collect::<Vec<_>>());
+            let weights = T::new(&[1, depth], &vec![2_i8; depth]).constant().quantized(1.0, 0);
+            let expected = T::new(&[rows, 1], &(0..rows).map(|row| 2.0 * of(row)).collect::<Vec<_>>());
+            let inputs = [Some(input), Some(weights), None];
+            check(BuiltinOp::FULLY_CONNECTED, 9, plain(TensorType::Float32), &inputs, &[expected]);
+        }
+    }
+
     #[test]
     fn computed_weights_of_bytes() {
         let input = || T::new(&[1, 2], &[3_u8, 250]).quantized(1.0, 1);

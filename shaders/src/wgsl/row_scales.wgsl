@@ -1,4 +1,4 @@
-// Scales with which rows of floats are quantized. One workgroup per row.
+// Scales with which rows of floats are quantized. One invocation per row with ALONE, else one workgroup.
 
 struct Params {
     rows: u32,
@@ -11,8 +11,10 @@ struct Params {
 @group(0) @binding(1) var<storage, read_write> output: array<vec4<f32>>;
 #include "params"
 
+#if !ALONE
 // Minimum and maximum of each invocation's elements, and zero.
 var<workgroup> ends: array<vec2<f32>, {{WORKGROUP}}>;
+#endif
 
 #include "exact"
 #include "divide_exact"
@@ -28,13 +30,22 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     p = uniforms;
+    let index = group.y * groups.x + group.x;
+#if ALONE
+    // Invocations beyond the last row repeat it.
+    let row = min(index * {{WORKGROUP}}u + local, p.rows - 1u);
+    let first = 0u;
+#else
     // Workgroups beyond the last row repeat it.
-    let row = min(group.y * groups.x + group.x, p.rows - 1u);
+    let row = min(index, p.rows - 1u);
+    let first = local;
+#endif
     var own = vec2<f32>();
-    for (var k = local; k < p.depth; k += {{WORKGROUP}}u) {
+    for (var k = first; k < p.depth; k += {{STEP}}u) {
         let v = input[row * p.depth + k];
         own = vec2(min(own.x, v), max(own.y, v));
     }
+#if !ALONE
     ends[local] = own;
     for (var half = {{WORKGROUP / 2}}u; half > 0u; half /= 2u) {
         workgroupBarrier();
@@ -46,5 +57,7 @@ fn main(
     if local > 0u {
         return;
     }
-    output[row] = row_scale(ends[0].x, ends[0].y);
+    own = ends[0];
+#endif
+    output[row] = row_scale(own.x, own.y);
 }
