@@ -93,7 +93,7 @@ def compare(name, expected, actual, tolerance):
 
 def claimed(text):
     """Nodes that the delegate runs, all nodes, partitions: of the primary subgraph, which comes first."""
-    found = re.search(r"runs (\d+) of (\d+) nodes in (\d+) partitions", text)
+    found = re.search(r"runs (\d+) of (\d+) nodes? in (\d+) partitions?", text)
     assert found, f"the delegate did not report its nodes:\n{text}"
     return [int(n) for n in found.groups()]
 

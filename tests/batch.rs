@@ -123,6 +123,7 @@ fn what_is_wrong_with_all_records_is_an_error_of_the_command() {
     run(&folder, &["--signature", "none"]).expect(2, "--signature none: there is no such signature");
     run("nothing/*.npy", &[]).expect(4, "there are no .npy files");
     run("nothing", &[]).expect(4, "--inputs nothing: there is no such file or folder");
+    run("nothing/[", &[]).expect(2, "--inputs nothing/[: Pattern syntax error");
     run(&folder, &["--input", path(&digits("seven.npy"))]).expect(2, "2 input files given");
     let two = Tiny::default().write(out.path());
     delegraph(&arguments(&two, &folder, out.path(), &[])).expect(4, "r00.npy: input 1 (\"b\") has no file");

@@ -249,7 +249,10 @@ fn the_page_shows_what_is_tested() {
 fn the_page_shows_what_is_printed() {
     let sin = "assets/custom/sin.tflite";
     let missing = delegraph(&["run", sin]).expect(3, "");
-    for line in missing.stderr.lines().filter(|line| line.contains("custom op") || line.contains("at node")) {
+    let is_shown = |line: &&str| ["custom op", "at node", "help: "].iter().any(|part| line.contains(part));
+    let shown: Vec<&str> = missing.stderr.lines().filter(is_shown).collect();
+    assert_eq!(shown.len(), 3, "{}", missing.stderr);
+    for line in shown {
         let line = line.trim_start_matches(['×', '│', '╰', '├', '─', '▶', ' ']);
         assert!(PAGE.contains(line.trim()), "{line}");
     }

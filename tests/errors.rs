@@ -763,6 +763,15 @@ fn line_breaks_in_paths_are_escaped() {
         let text = delegraph(&[verb, &[path(&file)]].concat()).expect(0, "").stdout;
         assert!(text.contains("two\\nlines.tflite"), "{text}");
     }
+    let (model, missing) = (path(&file), "no\nfile");
+    for (arguments, code) in [
+        (&["run", model, "--input", missing][..], 4),
+        (&["run", model, "--inputs", missing, "--output-dir", path(folder.path())], 4),
+        (&["new-delegate", "zz", "--delegraph", missing], 2),
+    ] {
+        let ran = delegraph(arguments).expect(code, r"no\nfile");
+        assert!(!ran.stderr.contains(missing), "{arguments:?}: {}", ran.stderr);
+    }
 }
 
 #[test]

@@ -319,6 +319,8 @@ fn a_version_too_low_for_what_is_used_is_a_warning_or_an_error() {
         let ran = delegraph(&[verb, path(&low), "--strict-versions"]).expect(4, TEXT);
         assert!(ran.stderr.contains("--versions-only"), "{}", ran.stderr);
     }
+    let refused = delegraph(&["inspect", path(&low), "--strict-versions", "--json"]).expect(4, "").json();
+    assert_eq!(refused["error"]["model"], path(&low));
     delegraph(&["run", path(&right), "--strict-versions"]).expect(0, "");
     delegraph(&["run", path(&low)]).expect(0, "");
     // The advice of the help.

@@ -48,6 +48,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::RuntimeTensor;
 use delegraph_core::types::rounded;
 use delegraph_core::{Error, Model, MutableOpResolver, NodeId, Result, TensorType};
@@ -386,9 +387,10 @@ fn difference(got: &RuntimeTensor, want: &RuntimeTensor) -> Result<f64, String> 
         format!("\n  at {index:?}: {}, expected {}", g[i], w[i])
     });
     Err(format!(
-        "{} of {} elements differ by more than {}, at most by {}{}",
+        "{} of {} {} by more than {}, at most by {}{}",
         wrong.len(),
-        w.len(),
+        counted(w.len(), "element"),
+        if w.len() == 1 { "differs" } else { "differ" },
         rounded(comparison.allowed),
         rounded(comparison.max_abs),
         examples.collect::<String>()

@@ -18,6 +18,7 @@
 
 use std::path::Path;
 
+use delegraph_core::printable;
 use regex::Regex;
 use serde::Deserialize;
 
@@ -164,7 +165,7 @@ impl Expectations {
                 used[at] = true;
                 problems.push(format!(
                     "{}: passes, but is known to fail ({}): {}",
-                    result.case,
+                    printable(&result.case),
                     line.entry.reason,
                     line.text()
                 ));
@@ -183,7 +184,8 @@ impl Expectations {
             }
             for result in about.filter(|r| !r.op_claimed) {
                 let why = result.reasons.first().unwrap_or(&result.detail);
-                problems.push(format!("{}: must be delegated ({}): {why}", result.case, line.entry.reason));
+                let case = printable(&result.case);
+                problems.push(format!("{case}: must be delegated ({}): {why}", line.entry.reason));
             }
         }
         problems

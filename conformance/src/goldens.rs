@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::seeded::{SplitMix64, fill};
+use delegraph_core::error::counted;
 use delegraph_core::kernel::RuntimeTensor;
 use delegraph_core::types::rounded;
 use delegraph_core::{Shape, TensorType};
@@ -198,8 +199,8 @@ impl Goldens {
             interpreter.invoke()?;
             if interpreter.output_count() != invoke.outputs.len() {
                 return Err(Error::invalid(format!(
-                    "{} outputs, expected {}",
-                    interpreter.output_count(),
+                    "{}, expected {}",
+                    counted(interpreter.output_count(), "output"),
                     invoke.outputs.len()
                 )));
             }
@@ -305,7 +306,7 @@ fn entry(series: &Array, i: usize, tensor: &RuntimeTensor) -> Result<Vec<u8>, St
     all.chunks(size.max(1))
         .nth(i)
         .map(<[u8]>::to_vec)
-        .ok_or_else(|| format!("the series has {entries} entries"))
+        .ok_or_else(|| format!("the series has {}", counted(entries, "entry")))
 }
 
 fn quantized(series: &Array, tensor: &RuntimeTensor) -> Option<Vec<u8>> {

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use delegraph_core::error::Error;
+use delegraph_core::error::{Error, counted};
 use delegraph_core::kernel::Placement;
 use delegraph_core::types::rounded;
 use delegraph_delegate_api::{DelegateFailure, Runner};
@@ -299,12 +299,12 @@ fn compare(
     if stats.wrong > 0 {
         let again = if step > 0 { format!(" in invocation {}", step + 1) } else { String::new() };
         let text = format!(
-            "output {i} ({} {:?}){again}: largest difference {}{allowed}, {} of {} elements wrong",
+            "output {i} ({} {:?}){again}: largest difference {}{allowed}, {} of {} wrong",
             got.ty,
             got.shape,
             rounded(stats.max_abs),
             stats.wrong,
-            stats.elements
+            counted(stats.elements, "element")
         );
         ended = Err((Outcome::Mismatch, text));
     }

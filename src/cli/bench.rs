@@ -16,7 +16,7 @@ use super::inputs::Entry;
 use super::model::ModelArgument;
 use super::numbers::{self, ANY, milliseconds, whole};
 use super::output::{Document, Output, bytes, table};
-use super::text::{milliseconds as ms, plural, shown};
+use super::text::{milliseconds as ms, plural, printable_path, shown};
 
 /// Measure a model's times and memory
 ///
@@ -162,7 +162,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     if let Some(other) = other.as_ref().and_then(|other| other.model.as_deref())
         && Path::new(other).file_name() != arguments.model.path.file_name()
     {
-        log::warn!("the ratios are to the times of another model: {other}");
+        log::warn!("the ratios are to the times of another model: {}", printable(other));
     }
     bench.compare = other.zip(arguments.compare.as_ref()).map(|(other, file)| Ratios {
         file: shown(file),
@@ -280,7 +280,7 @@ fn peak_rss() -> Option<u64> {
 }
 
 fn read(path: &PathBuf) -> Result<Other, Failure> {
-    let invalid = |e: String| Failure::invalid(format!("--compare {}: {e}", path.display()));
+    let invalid = |e: String| Failure::invalid(format!("--compare {}: {e}", printable_path(path)));
     let text = read_regular(path).map_err(|e| invalid(e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| invalid(format!("not a result of `bench --json`: {e}")))
 }

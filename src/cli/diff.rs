@@ -403,7 +403,7 @@ impl Line {
             number(d.max_abs),
             number(d.allowed),
             number(d.max_rel),
-            d.max_ulp.map_or_else(String::new, |v| format!("{v:.0}")),
+            d.max_ulp.map_or_else(String::new, |v| number(v.round())),
             format!("{:.9}", d.cosine),
             nan,
             if d.ok { "good" } else { "BAD" }.into(),
@@ -419,10 +419,6 @@ impl Document for Diff {
         let model = printable(&self.model);
         let mut text = format!("{model} on {}, compared with the reference kernels\n", self.delegate);
         text += &self.delegation.text();
-        self.delegation
-            .failures
-            .iter()
-            .for_each(|failure| text += &format!("failed and left out: {failure}\n"));
         text += &table(&HEADER, &[2, 3, 4, 5, 6, 7], self.outputs.iter().map(Line::row));
         if let Some(nodes) = &self.nodes {
             let row = |n: &NodeLine| {

@@ -121,7 +121,7 @@ impl fmt::Display for Failure {
         match text.char_indices().nth(MAX_CHARS) {
             Some((end, _)) => {
                 let (shown, rest) = text.split_at(end);
-                write!(f, "{shown}… ({} bytes more)", rest.len())
+                write!(f, "{shown}… ({} more)", text::plural(rest.len(), "byte"))
             }
             None => f.write_str(&text),
         }
@@ -242,9 +242,9 @@ fn details(error: &Error) -> Value {
             json!({ "model": shown(model.as_deref()), "subgraph": subgraph, "node": node.0, "op": op })
         }
         Error::Io { path, .. } => json!({ "model": shown(Some(path)) }),
-        Error::InvalidModel { path, .. } | Error::ExternalData { path, .. } => {
-            json!({ "model": shown(path.as_deref()) })
-        }
+        Error::InvalidModel { path, .. }
+        | Error::ExternalData { path, .. }
+        | Error::UnderstatedVersions { path, .. } => json!({ "model": shown(path.as_deref()) }),
         Error::UnresolvedOps(unresolved) => {
             let ops: Vec<Value> = unresolved.ops.iter().map(unresolved_op).collect();
             json!({ "model": shown(unresolved.model.as_deref()), "unresolved": ops })

@@ -7,6 +7,7 @@ use std::path::Path;
 use delegraph::core::types::open_regular;
 
 use super::failure::{Exit, Failure};
+use super::text::printable_path;
 
 /// Creates a file, or empties the one at `path`. A device or a pipe is opened.
 ///
@@ -63,7 +64,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Exit code 1 with the option and the path.
 pub(crate) fn check_folder(option: &str, path: &Path) -> Result<(), Failure> {
     if fs::metadata(path).is_ok_and(|there| !there.is_dir()) {
-        let text = format!("{option} {}: it is not a folder", path.display());
+        let text = format!("{option} {}: it is not a folder", printable_path(path));
         return Err(Failure::new(Exit::Failed, text).with_help("choose another folder, or remove the file"));
     }
     Ok(())
@@ -79,7 +80,7 @@ pub(crate) fn check_replaceable(path: &Path) -> Result<(), Failure> {
         Ok(there) if !there.is_file() => "a pipe, a socket or a device",
         _ => return Ok(()),
     };
-    let text = format!("{}: cannot write: it is {kind}, not a file", path.display());
+    let text = format!("{}: cannot write: it is {kind}, not a file", printable_path(path));
     Err(Failure::new(Exit::Failed, text).with_help("pass the path of a new file, or of one to replace"))
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn check_replaceable(path: &Path) -> Result<(), Failure> {
 /// Exit code 4 with the option and the path.
 pub(crate) fn check_readable(option: &str, path: &Path) -> Result<(), Failure> {
     let failed = |e| {
-        Failure::invalid(format!("{option} {}: cannot be read: {e}", path.display()))
+        Failure::invalid(format!("{option} {}: cannot be read: {e}", printable_path(path)))
             .with_help("check the path")
     };
     open_regular(path).map(drop).map_err(failed)
@@ -97,7 +98,7 @@ pub(crate) fn check_readable(option: &str, path: &Path) -> Result<(), Failure> {
 
 /// Returns the failure of writing to `path`.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{}: cannot write: {error}", path.display()))
+    Failure::new(Exit::Failed, format!("{}: cannot write: {error}", printable_path(path)))
 }
 
 #[cfg(test)]

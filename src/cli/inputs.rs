@@ -14,7 +14,7 @@ use delegraph_conformance::seeded::{self, SplitMix64};
 use serde::Serialize;
 
 use super::failure::{self, Exit, Failure};
-use super::text::plural;
+use super::text::{plural, printable_path};
 
 /// `FILE` or `NAME=FILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +34,8 @@ impl InputFile {
     }
 
     /// Returns the option as on the command line.
-    fn option(&self) -> String {
-        format!("--input {self}")
+    pub(crate) fn option(&self) -> String {
+        format!("--input {}", printable(&self.to_string()))
     }
 }
 
@@ -76,7 +76,7 @@ impl Resize {
     /// Returns the option as on the command line.
     pub(crate) fn option(&self) -> String {
         let dims: Vec<String> = self.shape.iter().map(usize::to_string).collect();
-        format!("--resize {}={}", self.name, dims.join("x"))
+        format!("--resize {}={}", printable(&self.name), dims.join("x"))
     }
 }
 
@@ -214,7 +214,7 @@ impl Entry {
             Some(i) => {
                 let failure = Failure::invalid(format!("{} has no file", self.describe(i)));
                 Err(match files.first() {
-                    Some(first) => failure.about(&first.path.display().to_string()),
+                    Some(first) => failure.about(&printable_path(&first.path)),
                     None => failure,
                 })
             }
@@ -253,18 +253,18 @@ impl Entry {
             if let (Some(array), Some(path)) = (&array, path) {
                 if let Some(shape) = resized[i].filter(|shape| **shape != array.shape) {
                     let (asked, has) = (Shape::new(shape), Shape::new(&array.shape));
-                    let text =
-                        format!("{}: the array is {has}, but --resize requires {asked}", path.display());
+                    let path = printable_path(path);
+                    let text = format!("{path}: the array is {has}, but --resize requires {asked}");
                     return Err(Failure::invalid(text));
                 }
                 let same = *tensor.shape.dims() == array.shape;
                 if !same {
-                    causes.push(format!("--input {}", path.display()));
+                    causes.push(format!("--input {}", printable_path(path)));
                     earlier[i] = Some(tensor.shape.to_vec());
                 }
                 interpreter
                     .resize_input(i, &array.shape)
-                    .map_err(|e| self.not_resized(i, e, &path.display().to_string()))?;
+                    .map_err(|e| self.not_resized(i, e, &printable_path(path)))?;
             }
             arrays.push(array);
         }
@@ -276,7 +276,7 @@ impl Entry {
                 continue;
             };
             let at = |e: String| {
-                let path = path.unwrap_or(Path::new("")).display();
+                let path = printable_path(path.unwrap_or(Path::new("")));
                 Failure::invalid(format!("{path}: {}: {e}", self.describe(i)))
             };
             let bytes = array.into_bytes(ty).map_err(|e| at(e.to_string()))?;
@@ -371,7 +371,7 @@ fn ports(subgraph: &Subgraph, ids: &[TensorId], names: &[(String, TensorId)]) ->
 
 /// Reads an array. Strings may also be lines of text, for an input of any shape with the same number of elements.
 fn read(path: &Path, ty: TensorType, shape: &Shape) -> Result<Array, Failure> {
-    let invalid = |e: String| Failure::invalid(format!("{}: {e}", path.display()));
+    let invalid = |e: String| Failure::invalid(format!("{}: {e}", printable_path(path)));
     let file = read_regular(path).map_err(|e| invalid(e.to_string()).with_help("check the path"))?;
     if ty == TensorType::String && !file.starts_with(b"\x93NUMPY") {
         let text =

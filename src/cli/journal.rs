@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::failure::{Exit, Failure};
 use super::files::create;
+use super::text::printable_path;
 
 /// A file of results, one per line, below a line that identifies the run.
 pub(crate) struct Journal {
@@ -25,8 +26,8 @@ pub(crate) trait Named {
 }
 
 impl Journal {
-    /// Begins a journal, or resumes the one at `path`; creates its folder. `run` identifies the run. Returns the
-    /// results so far, by name.
+    /// Begins a journal, or resumes the one at `path`; creates its folder. `run` identifies the run; the version of its
+    /// model follows a tab, and is not part of messages. Returns the results so far, by name.
     ///
     /// # Errors
     /// Exit code 1 with the path.
@@ -35,7 +36,7 @@ impl Journal {
         run: &str,
         resume: bool,
     ) -> Result<(Self, HashMap<String, R>), Failure> {
-        let place = path.display().to_string();
+        let place = printable_path(&path);
         Journal::begin(path, run, resume).map_err(|e| Failure::new(Exit::Failed, format!("{place}: {e}")))
     }
 
@@ -56,7 +57,10 @@ impl Journal {
             match lines.next().transpose()? {
                 Some(line) if line == run => {}
                 Some(line) => {
-                    let text = format!("it contains another run ({line}); without --resume it is replaced");
+                    let (old, new) = (shown(&line), shown(run));
+                    let since = if old == new { ", and the model has changed since" } else { "" };
+                    let text =
+                        format!("it contains another run ({old}){since}; without --resume it is replaced");
                     return Err(io::Error::other(text));
                 }
                 None => {}
@@ -89,6 +93,11 @@ impl Journal {
     pub(crate) fn finish(self) -> io::Result<()> {
         fs::remove_file(&self.path)
     }
+}
+
+/// Returns the part of the identification of a run that messages contain.
+fn shown(run: &str) -> &str {
+    run.split_once('\t').map_or(run, |(shown, _)| shown)
 }
 
 #[cfg(test)]
@@ -132,7 +141,11 @@ mod tests {
         assert_eq!(found.keys().collect::<Vec<_>>(), ["a"]);
         journal.add(&row("b")).unwrap();
         drop(journal);
-        assert!(open(&folder, "run 2", true).is_err_and(|e| e.to_string().contains("another run")));
+        let refused = |run: &str, text: &str| {
+            assert!(open(&folder, run, true).is_err_and(|e| e.to_string().contains(text)), "{run}");
+        };
+        refused("run 2\t5 bytes", "another run (run 1); without");
+        refused("run 1\t5 bytes", "another run (run 1), and the model has changed since; without");
         let (journal, found) = open(&folder, "run 1", true).unwrap();
         assert_eq!(found.len(), 2);
         drop(journal);

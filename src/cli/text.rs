@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use delegraph::core::printable;
+
 use crate::documents::versions::UnderstatedLine;
 
 pub(crate) use crate::documents::text::{bounds, raw_name};
@@ -14,6 +16,11 @@ pub(crate) fn plural(n: usize, what: &str) -> String {
 /// Returns a path as text. Bytes that are not UTF-8 are replaced.
 pub(crate) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// Returns a path for a message, on one line.
+pub(crate) fn printable_path(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
 }
 
 /// Returns a number in few characters: whole ones unchanged, others with three decimals, or in scientific notation if

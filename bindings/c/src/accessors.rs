@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use delegraph::core::error::counted;
 use delegraph_litert::abi::ScaleZeroPoint;
 
 use crate::arrays::ints;
@@ -113,7 +114,7 @@ unsafe fn copy(
 ) -> Status {
     let problem = match to {
         None => "the tensor is null or constant".to_owned(),
-        Some(_) if size != bytes => format!("the buffer has {size} bytes, the tensor {bytes}"),
+        Some(_) if size != bytes => format!("the buffer has {}, the tensor {bytes}", counted(size, "byte")),
         Some(_) if size == 0 => return OK,
         Some(to) if to.is_null() || from.is_null() => {
             "the buffer is null, or the tensor has no memory yet (AllocateTensors)".to_owned()

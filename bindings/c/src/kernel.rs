@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use delegraph::core::TensorId;
-use delegraph::core::error::{Error, Result};
+use delegraph::core::error::{Error, Result, counted};
 use delegraph::core::kernel::{InvokeContext, Kernel, Placement, PrepareContext, Strings};
 use delegraph::core::{Shape, TensorType};
 use delegraph::delegate_api::DelegateKernel;
@@ -251,8 +251,8 @@ impl ForeignKernel {
                 let shape = shape.ok_or_else(|| self.failed(format!("output {position} has no shape")))?;
                 let needed = context.tensors.byte_size(tensor, dims)?;
                 if needed.is_some_and(|needed| needed != bytes) || (data.is_null() && bytes > 0) {
-                    let text = format!("output {position} has {bytes} bytes for the shape {shape}");
-                    return Err(self.failed(text));
+                    let bytes = counted(bytes, "byte");
+                    return Err(self.failed(format!("output {position} has {bytes} for the shape {shape}")));
                 }
                 let data = if data.is_null() { std::ptr::NonNull::dangling().as_ptr() } else { data };
                 // SAFETY: the memory of the tensor has `bytes` bytes: it was allocated by `reallocate`, or by the

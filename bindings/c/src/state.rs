@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, PoisonError};
 
 use delegraph::core::TensorId;
-use delegraph::core::error::{Error, Result, absent};
+use delegraph::core::error::{Error, Result, absent, counted};
 use delegraph::core::graph::Subgraph;
 use delegraph::core::kernel::Placement;
 use delegraph::delegate_api::PartitionOptions;
@@ -227,8 +227,9 @@ impl State {
             let (needed, has) = (tensor.byte_size()?, custom.bytes);
             if has < needed {
                 return Err(Error::InvalidInput(format!(
-                    "the custom allocation of tensor {} has {has} bytes, {needed} are needed",
-                    custom.tensor
+                    "the custom allocation of tensor {} has {}, {needed} are needed",
+                    custom.tensor,
+                    counted(has, "byte")
                 )));
             }
         }

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use delegraph::core::error::counted;
 use delegraph::delegate_api::BufferHandle;
 use delegraph_ffi::contain;
 use delegraph_ffi::handle::Table;
@@ -84,7 +85,10 @@ pub unsafe extern "C" fn dg_buffer_size(buffer: *const dg_buffer, bytes: *mut us
 fn check_size(buffer: &Buffer, bytes: usize) -> Result<(), Failure> {
     match buffer.handle.byte_size() {
         size if size == bytes => Ok(()),
-        size => Err(Failure::argument(format!("the buffer has {size} bytes, not {bytes}"))),
+        size => {
+            let size = counted(size, "byte");
+            Err(Failure::argument(format!("the buffer has {size}, not {bytes}")))
+        }
     }
 }
 

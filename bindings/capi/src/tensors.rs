@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use delegraph::core::error::absent;
+use delegraph::core::error::{absent, counted};
 use delegraph::core::kernel::RuntimeTensor;
 use delegraph::core::{TensorId, TensorType};
 use delegraph_ffi::contain;
@@ -374,8 +374,8 @@ pub unsafe extern "C" fn dg_interpreter_read(
 
 fn copy(what: &str, from: &[u8], to: &mut [u8]) -> Result<(), Failure> {
     if from.len() != to.len() {
-        let (has, given) = (from.len(), to.len());
-        return Err(Failure::argument(format!("{what} has {has} bytes, not {given}")));
+        let (has, given) = (counted(from.len(), "byte"), to.len());
+        return Err(Failure::argument(format!("{what} has {has}, not {given}")));
     }
     to.copy_from_slice(from);
     Ok(())

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::sync::{Arc, Mutex};
 
 use delegraph_core::NodeId;
+use delegraph_core::error::counted;
 use delegraph_delegate_api::plugin::PluginOptions;
 use delegraph_delegate_api::{Claim, Delegate, DelegateContext, NodeView, Rejection};
 
@@ -60,9 +61,8 @@ unsafe extern "C" fn prepare(context: *mut abi::Context, delegate: *mut abi::Del
         Ok(outcome) => {
             if state.settings.verbose {
                 let Outcome { host, claimed, nodes, partitions, left } = &outcome;
-                eprintln!(
-                    "delegraph: {host}: {name} runs {claimed} of {nodes} nodes in {partitions} partitions"
-                );
+                let (nodes, partitions) = (counted(nodes, "node"), counted(partitions, "partition"));
+                eprintln!("delegraph: {host}: {name} runs {claimed} of {nodes} in {partitions}");
                 left.iter().for_each(|line| eprintln!("delegraph: {line}"));
             }
             abi::OK
@@ -100,10 +100,10 @@ fn apply(runtime: &Runtime, state: &Arc<State>, handle: *mut abi::Delegate) -> R
         };
         if !as_announced {
             outcome.claimed -= nodes.len();
-            let left = format!(
-                "{} nodes of another claim are left: earlier claims changed their partitions",
-                nodes.len()
-            );
+            let (verb, whose) = if nodes.len() == 1 { ("is", "its") } else { ("are", "their") };
+            let count = counted(nodes.len(), "node");
+            let left =
+                format!("{count} of another claim {verb} left: earlier claims changed {whose} partitions");
             outcome.left.push(left);
             continue;
         }
@@ -131,10 +131,9 @@ fn ask(runtime: &Runtime, state: &State, graph: &Graph) -> Result<(Vec<MadeClaim
     let all = graph.plan().len();
     if state.settings.require && claimed < all {
         let first = left.iter().take(8).map(|line| format!("\n{line}")).collect::<String>();
-        return Err(format!(
-            "the policy is `require`, but {} of {all} nodes are left:{first}",
-            all - claimed
-        ));
+        let (left, verb) = (all - claimed, if all == 1 { "is" } else { "are" });
+        let all = counted(all, "node");
+        return Err(format!("the policy is `require`, but {left} of {all} {verb} left:{first}"));
     }
     let mut made = Vec::new();
     for mut claim in claims {

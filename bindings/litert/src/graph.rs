@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::sync::Arc;
 
+use delegraph_core::error::counted;
 use delegraph_core::graph::Tensor;
 use delegraph_core::kernel::{Placement, RuntimeTensor};
 use delegraph_core::ops::{Declared, InferContext, InferTensor, InferredShape, definition};
@@ -220,7 +221,8 @@ impl Graph {
         let cx = InferContext::new(node.params(), node.version()).with_inputs(inputs).with_outputs(outputs);
         let inferred = contain(|| (definition.infer)(&cx))?;
         if inferred.len() != node.outputs().len() {
-            return Err(format!("it has {} outputs, the op {}", node.outputs().len(), inferred.len()));
+            let outputs = counted(node.outputs().len(), "output");
+            return Err(format!("it has {outputs}, the op {}", inferred.len()));
         }
         let mut shapes = Vec::with_capacity(inferred.len());
         for (own, theirs) in inferred.into_iter().zip(node.outputs().iter().filter_map(tensor)) {
@@ -463,7 +465,8 @@ fn quantization(raw: &abi::Quantization) -> Result<Option<Quantization>> {
                 all => all.iter().map(|&z| i64::from(z)).collect(),
             };
             if zero_points.len() != scales.len() {
-                return Err(format!("{} scales and {} zero points", scales.len(), zero_points.len()));
+                let points = counted(zero_points.len(), "zero point");
+                return Err(format!("{} and {points}", counted(scales.len(), "scale")));
             }
             let dimension = raw::length(dimension, "its quantized dimension")?;
             Ok(Some(Quantization::Affine(Affine {

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use delegraph_core::error::Error;
+use delegraph_core::error::{Error, counted};
 use delegraph_core::kernel::{
     AlignedBuffer, InvokeContext, Placement, PrepareContext, RuntimeTensor, Serial,
 };
@@ -215,8 +215,8 @@ pub(crate) fn read_by_others(view: &GraphView<'_>, id: TensorId, claimed: &[Node
 fn memory(runtime: &Runtime, id: TensorId, len: usize) -> Result<*mut u8> {
     let tensor = runtime.tensor(id.0)?;
     if tensor.bytes < len || (tensor.data.is_null() && len > 0) {
-        let (has, at) = (tensor.bytes, tensor.data);
-        return Err(format!("tensor {} needs {len} bytes, the runtime has {has} at {at:p}", id.0));
+        let (has, at, len) = (tensor.bytes, tensor.data, counted(len, "byte"));
+        return Err(format!("tensor {} needs {len}, the runtime has {has} at {at:p}", id.0));
     }
     Ok(tensor.data.cast())
 }

@@ -4,6 +4,7 @@
 //! shapes of the outputs for those of the inputs, and `invoke` computes arrays from arrays. Arrays are copies of the
 //! tensors, so that Python code cannot keep memory of the interpreter.
 
+use delegraph::core::error::counted;
 use delegraph::core::flex::{Map, Value};
 use delegraph::core::kernel::{InitContext, InvokeContext, Kernel, PrepareContext, RuntimeTensor};
 use delegraph::{Error, MutableOpResolver, Registration, Result, TensorType};
@@ -157,8 +158,8 @@ impl PythonKernel {
         }
         let shapes: Vec<Option<Vec<usize>>> = result.extract()?;
         if shapes.len() != outputs.len() {
-            let text = format!("prepare returned {} shapes for {} outputs", shapes.len(), outputs.len());
-            return Err(PyValueError::new_err(text));
+            let (has, wanted) = (counted(shapes.len(), "shape"), counted(outputs.len(), "output"));
+            return Err(PyValueError::new_err(format!("prepare returned {has} for {wanted}")));
         }
         Ok(shapes)
     }
@@ -177,8 +178,9 @@ pub(crate) fn as_results<'py>(results: &Bound<'py, PyAny>, count: usize) -> Resu
         if listed.len() == count {
             return Ok(listed);
         }
-        let text = format!("{} arrays are returned for {count} outputs", listed.len());
-        return Err(Error::Kernel(text));
+        let verb = if listed.len() == 1 { "is" } else { "are" };
+        let (has, wanted) = (counted(listed.len(), "array"), counted(count, "output"));
+        return Err(Error::Kernel(format!("{has} {verb} returned for {wanted}")));
     }
     match count {
         1 => Ok(vec![results.clone()]),
@@ -214,8 +216,8 @@ pub(crate) fn write_output(
         let target = cx.output_bytes(i)?;
         if target.len() != bytes.len() {
             return Err(Error::Kernel(format!(
-                "output {i} takes {} bytes, not {}",
-                target.len(),
+                "output {i} takes {}, not {}",
+                counted(target.len(), "byte"),
                 bytes.len()
             )));
         }

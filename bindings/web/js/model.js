@@ -201,7 +201,8 @@ export function modelClass(module) {
       const { inputs } = this;
       if (Array.isArray(given) && (inputs.length !== 1 || typeof given[0] === 'object')) {
         if (given.length === inputs.length) return given;
-        throw new DelegraphError('invalid-input', `the model has ${inputs.length} inputs, not ${given.length}`);
+        const count = inputs.length === 1 ? '1 input' : `${inputs.length} inputs`;
+        throw new DelegraphError('invalid-input', `the model has ${count}, not ${given.length}`);
       }
       const byName = given !== null && typeof given === 'object' && Object.getPrototypeOf(given) === Object.prototype;
       if (inputs.length === 1 && (!byName || asPicture(given))) return [given];

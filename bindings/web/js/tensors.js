@@ -37,7 +37,8 @@ export function toBytes(spec, value) {
   const isView = ArrayBuffer.isView(list) && !(list instanceof DataView);
   if (!isView && !Array.isArray(list)) throw invalid(`input "${name}" takes ${wanted(type)}, not ${kind(value)}`);
   if (list.length !== count) {
-    throw invalid(`input "${name}" of shape [${shape.join(', ')}] takes ${count} elements, not ${list.length}`);
+    const elements = count === 1 ? '1 element' : `${count} elements`;
+    throw invalid(`input "${name}" of shape [${shape.join(', ')}] takes ${elements}, not ${list.length}`);
   }
   const array = PACKED[type] ? pack(type, list) : converted(type, list, name);
   return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);

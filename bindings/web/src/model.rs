@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use delegraph::core::error::counted;
 use delegraph::core::kernel::RuntimeTensor;
 use delegraph::interpreter::CancellationToken;
 use delegraph::{Error, Interpreter, Model, ModelBytes, Result};
@@ -100,8 +101,8 @@ impl NativeModel {
     pub fn set_input(&mut self, i: usize, bytes: &Uint8Array) -> Result<(), JsValue> {
         let target = self.idle_mut()?.input_bytes_mut(i).map_err(|e| thrown(&e))?;
         if bytes.length() as usize != target.len() {
-            let (needed, given) = (target.len(), bytes.length());
-            let text = format!("input {i} takes {needed} bytes, not {given}");
+            let (needed, given) = (counted(target.len(), "byte"), bytes.length());
+            let text = format!("input {i} takes {needed}, not {given}");
             return Err(thrown(&Error::InvalidInput(text)));
         }
         bytes.copy_to(target);

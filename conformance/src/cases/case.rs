@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::Placement;
 use delegraph_core::ops::cast::CastParams;
 use delegraph_core::ops::{
@@ -362,8 +363,9 @@ impl Case {
         match inferred.len() == self.outputs.len() {
             true => Ok(inferred.into_vec()),
             false => Err(Error::invalid(format_args!(
-                "{} outputs are declared, the op has {}",
-                self.outputs.len(),
+                "{} {} declared, the op has {}",
+                counted(self.outputs.len(), "output"),
+                if self.outputs.len() == 1 { "is" } else { "are" },
                 inferred.len()
             ))),
         }

@@ -6,7 +6,7 @@
 //! errors, within those allowed for the previous node, are added to its inputs. The largest change of an element in
 //! several such runs is the difference that results from allowed errors of the nodes.
 
-use delegraph_core::error::absent;
+use delegraph_core::error::{absent, counted};
 use delegraph_core::{Model, ModelBuilder, Quantization, Shape, SubgraphBuilder, TensorId};
 use delegraph_interpreter::ReferenceOpResolver;
 
@@ -124,7 +124,8 @@ impl Chain {
             return Err(Error::mismatch(format_args!("{} {}, expected numbers", got.ty, got.shape)));
         };
         if allowed.len() != g.len() {
-            return Err(Error::mismatch(format_args!("{} elements, expected {}", g.len(), allowed.len())));
+            let got = counted(g.len(), "element");
+            return Err(Error::mismatch(format_args!("{got}, expected {}", allowed.len())));
         }
         let excused = |((&g, &w), &allowed): ((&f64, &f64), &f64)| {
             // NaN and infinities have no distance.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use delegraph_core::error::counted;
 use delegraph_core::{BuiltinOp, Shape, TensorType};
 
 use super::case::{Case, Computed};
@@ -101,7 +102,8 @@ impl Case {
             };
         };
         if g.len() != w.len() {
-            return Err(Error::mismatch(format_args!("{} elements, expected {}", g.len(), w.len())));
+            let got = counted(g.len(), "element");
+            return Err(Error::mismatch(format_args!("{got}, expected {}", w.len())));
         }
         // Data read as FLOAT32 may have been BFLOAT16.
         let narrow = self.data_type() == Some(TensorType::BFloat16) && got.ty == TensorType::Float32;

@@ -21,6 +21,7 @@
 //! [`Value::demanded`] lists the requirements that remain.
 
 use delegraph_core::TensorType;
+use delegraph_core::error::counted;
 use delegraph_core::types::rounded;
 
 use super::numbers;
@@ -478,7 +479,9 @@ impl std::fmt::Display for Difference {
         }
         let why = if self.too_often { "off by a step, which is too often" } else { "wrong" };
         let most = rounded(self.max_abs);
-        write!(f, "{} of {} elements are {why}, at most by {most}", self.wrong, self.elements)?;
+        let verb = if self.elements == 1 { "is" } else { "are" };
+        let elements = counted(self.elements, "element");
+        write!(f, "{} of {elements} {verb} {why}, at most by {most}", self.wrong)?;
         match self.first_bad {
             Some(e) => write!(f, "; element {} is {}, expected {}", e.index, e.got, e.want),
             None => Ok(()),

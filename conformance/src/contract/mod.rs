@@ -19,6 +19,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use delegraph_core::error::counted;
 use delegraph_core::types::rounded;
 use delegraph_core::{BuiltinOp, Error, Result};
 use delegraph_delegate_api::{Delegate, DelegateFailure};
@@ -207,8 +208,9 @@ fn differ(problem: &Problem, what: &str, got: &Outputs, want: &Outputs) -> Optio
                 Ok(stats) if stats.wrong > 0 => {
                     let (wrong, elements, most) = (stats.wrong, stats.elements, rounded(stats.max_abs));
                     return Some(format!(
-                        "{what}, output {i} of invocation {} differs: {wrong} of {elements} elements, by up to {most}",
-                        step + 1
+                        "{what}, output {i} of invocation {} differs: {wrong} of {}, by up to {most}",
+                        step + 1,
+                        counted(elements, "element")
                     ));
                 }
                 Ok(_) => {}

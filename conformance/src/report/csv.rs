@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use delegraph_core::printable_lines;
+use delegraph_core::{printable, printable_lines};
 
 use super::Report;
+use crate::compare::shown;
 use crate::engine::durations::{microseconds_of, milliseconds_of};
 
 /// Returns the results as a table with a header.
@@ -20,21 +21,21 @@ pub fn csv(report: &Report) -> String {
         let errors =
             |f: &dyn Fn(&crate::engine::ErrorStats) -> String| r.errors.as_ref().map_or(String::new(), f);
         let fields = [
-            r.case.clone(),
-            report.delegate.clone(),
+            printable(&r.case).into_owned(),
+            printable(&report.delegate).into_owned(),
             r.outcome.name().into(),
-            r.ops.join(" "),
+            printable(&r.ops.join(" ")).into_owned(),
             r.types.join(" "),
             format!("{:.3}", milliseconds_of(r.elapsed)),
             r.detail.clone(),
-            r.op.clone(),
+            printable(&r.op).into_owned(),
             r.version.to_string(),
             r.ty.clone(),
             r.nodes.to_string(),
             r.claimed.to_string(),
             time(r.time),
             time(r.cpu_time),
-            errors(&|e| format!("{:e}", e.max_abs)),
+            errors(&|e| shown(e.max_abs)),
             errors(&|e| e.wrong.to_string()),
             errors(&|e| e.elements.to_string()),
             r.known.clone().unwrap_or_default(),

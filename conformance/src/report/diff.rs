@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use delegraph_core::error::counted;
+use delegraph_core::printable;
 use serde::Serialize;
 
 use super::Report;
@@ -154,7 +155,8 @@ impl Diff {
         for (what, changes) in groups {
             for change in changes {
                 let before = change.before.map_or("new", Outcome::name);
-                let _ = write!(text, "{what:13} {}  {before} → {}", change.case, change.now.name());
+                let (case, now) = (printable(&change.case), change.now.name());
+                let _ = write!(text, "{what:13} {case}  {before} → {now}");
                 let _ = match change.detail.is_empty() {
                     true => writeln!(text),
                     false => writeln!(text, ": {}", change.detail),
@@ -167,7 +169,7 @@ impl Diff {
                 text,
                 "{:13} {}  {before:.0} µs → {now:.0} µs ({:.1} times)",
                 "slower",
-                s.case,
+                printable(&s.case),
                 s.ratio()
             );
         }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use delegraph_core::printable;
+
 use super::{Report, escape};
 use crate::engine::{CaseResult, Outcome};
 
@@ -24,7 +26,8 @@ pub fn junit(report: &Report) -> String {
         attributes(&all, report.problems.len())
     );
     for (family, results) in families {
-        let _ = writeln!(text, "  <testsuite name=\"{}\" {}>", escape(family), attributes(&results, 0));
+        let family = escape(&printable(family));
+        let _ = writeln!(text, "  <testsuite name=\"{family}\" {}>", attributes(&results, 0));
         results.iter().for_each(|result| test(&mut text, report, result));
         text += "  </testsuite>\n";
     }
@@ -60,7 +63,8 @@ fn attributes(results: &[&CaseResult], problems: usize) -> String {
 }
 
 fn test(text: &mut String, report: &Report, r: &CaseResult) {
-    let (family, name) = r.case.split_once('/').unwrap_or(("", &r.case));
+    let case = printable(&r.case);
+    let (family, name) = case.split_once('/').unwrap_or(("", &case));
     let class = format!("{}.{family}", report.delegate);
     let _ = write!(
         text,

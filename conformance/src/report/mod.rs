@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use delegraph_core::error::counted;
-use delegraph_core::printable_lines;
 use delegraph_core::types::printable_json;
+use delegraph_core::{printable, printable_lines};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{CaseResult, Outcome, durations};
@@ -131,9 +131,10 @@ impl Report {
         parts.join(" · ")
     }
 
-    /// Returns the command that runs one case again.
+    /// Returns the command that runs one case again. It has one line for any name: the escapes are those of the
+    /// filter's regular expressions, too.
     pub fn reproduce(&self, case: &str) -> String {
-        let filter = format!("^{}$", regex::escape(case));
+        let filter = format!("^{}$", printable(&regex::escape(case)));
         format!("{} --filter {}", self.command, shell(&filter))
     }
 

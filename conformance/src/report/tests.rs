@@ -144,6 +144,18 @@ fn results_are_read_as_they_were_written() {
 }
 
 #[test]
+fn names_have_one_line() {
+    let mut report = sample();
+    report.results[0].case = "a\nb/c\nd".into();
+    let csv = csv(&report);
+    assert_eq!(csv.lines().count(), report.total + 1, "{csv}");
+    assert!(csv.lines().any(|line| line.starts_with(r"a\nb/c\nd,") && line.contains(",0.5,")), "{csv}");
+    let junit = junit(&report);
+    assert!(junit.contains(r#"<testsuite name="a\nb""#) && junit.contains(r#"name="c\nd""#), "{junit}");
+    assert!(report.reproduce("a\nb").ends_with(r" --filter '^a\nb$'"), "{}", report.reproduce("a\nb"));
+}
+
+#[test]
 fn each_failing_case_has_a_page() {
     let folder = std::env::temp_dir().join(format!("delegraph-pages-{}", std::process::id()));
     let report = sample();

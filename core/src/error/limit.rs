@@ -94,7 +94,9 @@ impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LimitExceeded::Memory { needed, allowed } => {
-                write!(f, "out of memory: {needed} bytes are needed, above the limit of {allowed}")?
+                let verb = if *needed == 1 { "is" } else { "are" };
+                let needed = super::counted(needed, "byte");
+                write!(f, "out of memory: {needed} {verb} needed, above the limit of {allowed}")?
             }
             LimitExceeded::Time { allowed } => {
                 write!(f, "not finished within the time limit of {} s", allowed.as_secs_f64())?
@@ -110,7 +112,8 @@ impl fmt::Display for LimitExceeded {
             )?,
             LimitExceeded::Preparations { needed, allowed } => write!(
                 f,
-                "called subgraphs are prepared {needed} times, above the limit of {allowed} (preparations)"
+                "called subgraphs are prepared {}, above the limit of {allowed} (preparations)",
+                super::counted(needed, "time")
             )?,
         }
         write!(f, "; `ResourceLimits::{}` raises it", self.limit().setter())

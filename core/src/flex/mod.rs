@@ -22,7 +22,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, counted};
 
 mod attributes;
 
@@ -110,7 +110,8 @@ impl<'a> Map<'a> {
             Self::at(bytes, Slot { at, width: width.into(), ty })
         };
         map().ok_or_else(|| {
-            Error::InvalidNode(format!("{} bytes of options, which are not a FlexBuffer map", bytes.len()))
+            let size = counted(bytes.len(), "byte");
+            Error::InvalidNode(format!("{size} of options, which are not a FlexBuffer map"))
         })
     }
 
@@ -250,7 +251,7 @@ impl fmt::Display for Value<'_> {
                 Some((end, _)) => write!(f, "the text {:?}…", text.get(..end).unwrap_or(text)),
                 None => write!(f, "the text {text:?}"),
             },
-            Value::Blob(bytes) => write!(f, "{} bytes", bytes.len()),
+            Value::Blob(bytes) => f.write_str(&counted(bytes.len(), "byte")),
             Value::List(list) => write!(f, "a list of {}", list.len()),
             Value::Map(_) => f.write_str("a map"),
         }

@@ -200,9 +200,9 @@ impl RuntimeTensor {
     pub fn bind(&mut self, mut buffer: AlignedBuffer) -> Result<Option<AlignedBuffer>> {
         let needed = self.byte_size()?;
         if buffer.len() != needed {
-            let (name, has) = (&self.name, buffer.len());
+            let (name, has) = (&self.name, counted(buffer.len(), "byte"));
             return Err(Error::InvalidInput(format!(
-                "a buffer of {has} bytes for tensor \"{name}\", which has {needed}"
+                "a buffer of {has} for tensor \"{name}\", which has {needed}"
             )));
         }
         buffer.exchange_budget(&mut self.owned);

@@ -217,13 +217,15 @@ impl<'a> Buffers<'a> {
             (end <= self.file.len()).then_some(start..end)
         });
         let Some(range) = range else {
+            let (bytes, verb) = (counted(size, "byte"), if size == 1 { "is" } else { "are" });
             let len = self.file.len();
-            return invalid!("{what}: {size} bytes at offset {offset} are outside the file of {len} bytes");
+            return invalid!("{what}: {bytes} at offset {offset} {verb} outside the file of {len} bytes");
         };
         // The first table of every file precedes the data that is behind all tables.
         let root = self.file.first_chunk().map_or(0, |start| index_of(u32::from_le_bytes(*start)));
         if range.start < root {
-            return invalid!("{what}: {size} bytes at offset {offset} overlap the file's header");
+            let (bytes, verb) = (counted(size, "byte"), if size == 1 { "overlaps" } else { "overlap" });
+            return invalid!("{what}: {bytes} at offset {offset} {verb} the file's header");
         }
         Ok(range)
     }

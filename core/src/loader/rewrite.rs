@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use flatbuffers::{FlatBufferBuilder, VOffsetT, WIPOffset};
 
 use super::{Invalid, invalid};
+use crate::error::counted;
 
 /// The schema has no deeper nesting; only a damaged file has tables that contain themselves.
 const MAX_DEPTH: usize = 32;
@@ -120,7 +121,10 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn bytes(&self, at: usize, len: usize) -> Result<&[u8], Invalid> {
         let bytes = at.checked_add(len).and_then(|end| self.file.get(at..end));
-        bytes.map_or_else(|| invalid!("damaged FlatBuffer: {len} bytes at {at} are outside the file"), Ok)
+        bytes.ok_or_else(|| {
+            let (bytes, verb) = (counted(len, "byte"), if len == 1 { "is" } else { "are" });
+            Invalid(format!("damaged FlatBuffer: {bytes} at {at} {verb} outside the file"))
+        })
     }
 
     /// A little-endian number of `size` bytes.

@@ -56,7 +56,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     // In a grouped convolution, each group of outputs reads its own slice of the input's channels.
     if group_c == 0 || c == 0 || c % group_c != 0 || out % (c / group_c).max(1) != 0 {
         return Err(InferError::new(format!(
-            "a filter of {out}x{kh}x{kw}x{group_c} does not fit {c} input channels"
+            "a filter of {out}x{kh}x{kw}x{group_c} does not fit {}",
+            counted(c, "input channel")
         )));
     }
     check_bias(cx, 2, out)?;

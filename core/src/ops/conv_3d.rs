@@ -106,8 +106,8 @@ fn infer_transpose(cx: &InferContext<'_>) -> InferResult {
     let windows = p.windows([out_d, out_h, out_w], [filter_d, filter_h, filter_w])?;
     if wanted_batch != batch || wanted_out != out || windows != [depth, height, width] {
         return Err(InferError::new(format!(
-            "an output of shape {wanted:?} does not fit an input of {batch} x {depth} x {height} x {width} and \
-             {out} channels"
+            "an output of shape {wanted:?} does not fit an input of {batch} x {depth} x {height} x {width} and {}",
+            counted(out, "channel")
         )));
     }
     Ok(smallvec![Inferred::known(ty, wanted.as_slice())])
@@ -117,7 +117,8 @@ fn check_channels(filter: usize, input: usize) -> Result<(), InferError> {
     if filter == input {
         return Ok(());
     }
-    Err(InferError::new(format!("a filter for {filter} channels does not fit an input of {input}")))
+    let filter = counted(filter, "channel");
+    Err(InferError::new(format!("a filter for {filter} does not fit an input of {input}")))
 }
 
 fn multiply_adds_conv(s: &OpSignature<'_>) -> u64 {

@@ -7,6 +7,7 @@ use super::{
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, Padding, TensorType, Window,
     lowest_with, options, per_weight, windowed_output,
 };
+use crate::error::counted;
 
 ops! {
     DEPTHWISE_CONV_2D {
@@ -55,7 +56,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let [one, kh, kw, out] = cx.shape_of_rank(1, "the filter")?;
     if one != 1 || c == 0 || out % c != 0 {
         return Err(InferError::new(format!(
-            "a filter of {one}x{kh}x{kw}x{out} does not fit {c} input channels"
+            "a filter of {one}x{kh}x{kw}x{out} does not fit {}",
+            counted(c, "input channel")
         )));
     }
     check_bias(cx, 2, out)?;

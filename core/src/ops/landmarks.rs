@@ -134,7 +134,9 @@ impl TransformParams {
         let dimensions = self.dimensions.unwrap_or(last);
         if !matches!(dimensions, 2 | 3) || last % dimensions != 0 || matrix != 16 {
             return Err(invalid(format!(
-                "landmarks of {dimensions} coordinates in {landmarks:?}, and a matrix of {matrix} elements"
+                "landmarks of {} in {landmarks:?}, and a matrix of {}",
+                counted(dimensions, "coordinate"),
+                counted(matrix, "element")
             )));
         }
         Ok(dimensions)

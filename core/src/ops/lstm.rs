@@ -6,6 +6,7 @@ use super::{
     Activation, InferContext, InferError, InferResult, Inferred, LstmKernelType, OpSignature, TensorType,
     expect_shape, lowest_with, options, recurrent,
 };
+use crate::error::counted;
 
 ops! {
     LSTM {
@@ -279,7 +280,8 @@ fn check_cell(
     let biased = projected && cx.optional(cell.projection_bias).is_some();
     expect_if(cx, biased, cell.projection_bias, &[outputs])?;
     if !projected && outputs != cells {
-        return Err(InferError::new(format!("{outputs} outputs of {cells} cells without a projection")));
+        let (outputs, cells) = (counted(outputs, "output"), counted(cells, "cell"));
+        return Err(InferError::new(format!("{outputs} of {cells} without a projection")));
     }
     expect_state(cx, cell.output_state, batch, outputs)?;
     expect_state(cx, cell.cell_state, batch, cells)?;

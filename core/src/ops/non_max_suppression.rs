@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use super::{
     Codec, InferContext, InferError, InferResult, Inferred, TensorType, always_1, per_input, size_from,
 };
+use crate::error::counted;
 use crate::schema::BuiltinOptions;
 
 ops! {
@@ -50,8 +51,8 @@ fn selected(cx: &InferContext<'_>, inputs: usize) -> Result<impl Fn(TensorType) 
     let [boxes, corners] = cx.shape_of_rank(0, "the boxes")?;
     let [scores] = cx.shape_of_rank(1, "the scores")?;
     if corners != 4 || boxes != scores {
-        let text = format!("boxes of shape [{boxes}, {corners}] do not fit {scores} scores");
-        return Err(InferError::new(text));
+        let scores = counted(scores, "score");
+        return Err(InferError::new(format!("boxes of shape [{boxes}, {corners}] do not fit {scores}")));
     }
     for scalar in 2..inputs {
         let [] = cx.shape_of_rank(scalar, "a limit")?;

@@ -6,6 +6,7 @@ use super::{
     InferContext, InferError, InferResult, Inferred, OpSignature, ReduceWindowFunction, TensorType, always_1,
     options, per_output,
 };
+use crate::error::counted;
 use crate::types::shape::{Shape, checked_product};
 
 ops! {
@@ -106,7 +107,8 @@ impl Windows {
             output: Shape::default(),
         };
         if !padding.is_empty() && padding.len() != 2 * rank {
-            return Err(InferError::new(format!("{} paddings for rank {rank}", padding.len())));
+            let paddings = counted(padding.len(), "padding");
+            return Err(InferError::new(format!("{paddings} for rank {rank}")));
         }
         let overflow = || InferError::new("the sizes overflow");
         for (d, &size) in input.iter().enumerate() {

@@ -6,6 +6,7 @@ use super::{
     Codec, InferContext, InferError, InferResult, InferTensor, Inferred, OpSignature, TensorType,
     lowest_with, no_arithmetic, size_from,
 };
+use crate::error::counted;
 use crate::schema::BuiltinOptions;
 
 ops! {
@@ -80,9 +81,9 @@ pub fn blocks(cx: &InferContext<'_>) -> Result<Option<SmallVec<[Block; 4]>>, Inf
     let rank = cx.input(0)?.shape.rank();
     if edges.len() != 2 * sizes.len() || sizes.len() >= rank {
         return Err(InferError::new(format!(
-            "{} blocks with {} edges for rank {rank}",
-            sizes.len(),
-            edges.len()
+            "{} with {} for rank {rank}",
+            counted(sizes.len(), "block"),
+            counted(edges.len(), "edge")
         )));
     }
     let block = |(&size, &[before, after]): (&i64, &[i64; 2])| {

@@ -259,8 +259,9 @@ pub fn convolution(cx: &InferContext<'_>) -> Result<Convolution, InferError> {
         && (groups == 1 || batches == 1);
     if !fits {
         return Err(InferError::new(format!(
-            "a batch of {batch} in {batches} groups with {channels} channels in {groups} does not fit a filter from \
-             {filter_in} to {filter_out}"
+            "a batch of {batch} in {} with {} in {groups} does not fit a filter from {filter_in} to {filter_out}",
+            counted(batches, "group"),
+            counted(channels, "channel")
         )));
     }
     let window: SmallVec<[i64; 8]> = window.iter().map(|&n| i64::try_from(n).unwrap_or(i64::MAX)).collect();

@@ -7,6 +7,7 @@ use super::{
     Activation, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with,
     options, recurrent,
 };
+use crate::error::counted;
 
 ops! {
     SVDF {
@@ -41,7 +42,9 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let state = cx.shape_of_rank::<2>(4, "the state")?;
     let rank = usize::try_from(p.rank).ok().filter(|&rank| rank > 0 && filters % rank == 0);
     let Some(rank) = rank else {
-        return Err(InferError::new(format!("{filters} filters do not have rank {}", p.rank)));
+        let verb = if filters == 1 { "does" } else { "do" };
+        let filters = counted(filters, "filter");
+        return Err(InferError::new(format!("{filters} {verb} not have rank {}", p.rank)));
     };
     if inputs != depth
         || time_filters != filters

@@ -6,6 +6,7 @@ use super::{
     Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, always_1, lowest_with,
     no_arithmetic, size_from,
 };
+use crate::error::counted;
 use crate::schema::BuiltinOptions;
 use crate::types::shape::{Shape, broadcast};
 
@@ -41,7 +42,8 @@ fn infer_tile(cx: &InferContext<'_>) -> InferResult {
     let input = cx.input(0)?;
     let Some(times) = cx.input(1)?.integers()? else { return cx.data_dependent(input.ty) };
     if times.len() != input.shape.rank() {
-        return Err(InferError::new(format!("{} multiples for {}", times.len(), input.shape)));
+        let multiples = counted(times.len(), "multiple");
+        return Err(InferError::new(format!("{multiples} for {}", input.shape)));
     }
     let dims = input.shape.iter().zip(&times).map(|(&size, &times)| {
         let tiled = size.checked_mul(size_from(times, "multiple")?);

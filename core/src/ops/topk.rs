@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use super::{
     Codec, InferContext, InferError, InferResult, Inferred, OpSignature, TensorType, lowest_with, per_input,
 };
+use crate::error::counted;
 use crate::schema::BuiltinOptions;
 use crate::types::Shape;
 
@@ -42,7 +43,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
         }
         None => Err(InferError::new("the input must have at least rank 1, got []")),
         _ => Err(InferError::new(format!(
-            "{count} elements of each row of {}; the last dimension must have at least {count}",
+            "{} of each row of {}; the last dimension must have at least {count}",
+            counted(count, "element"),
             input.shape
         ))),
     }

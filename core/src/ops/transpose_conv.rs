@@ -41,8 +41,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let [out, kernel_h, kernel_w, weights_channels] = cx.shape_of_rank(1, "the weights")?;
     let [batch, _, _, channels] = cx.shape_of_rank(2, "the input")?;
     if channels != weights_channels {
-        let text = format!("weights for {weights_channels} channels do not fit an input of {channels}");
-        return Err(InferError::new(text));
+        let wanted = counted(weights_channels, "channel");
+        return Err(InferError::new(format!("weights for {wanted} do not fit an input of {channels}")));
     }
     check_bias(cx, 3, out)?;
     let ty = cx.input(2)?.ty;
@@ -56,7 +56,8 @@ fn infer(cx: &InferContext<'_>) -> InferResult {
     let (height, width) = (size_from(height, "height")?, size_from(width, "width")?);
     if size_from(wanted_batch, "batch")? != batch || size_from(wanted_out, "channels")? != out {
         return Err(InferError::new(format!(
-            "an output of batch {wanted_batch} and {wanted_out} channels, expected {batch} and {out}"
+            "an output of batch {wanted_batch} and {}, expected {batch} and {out}",
+            counted(wanted_out, "channel")
         )));
     }
     // The sizes of the convolution's output are not needed; computing them checks strides and kernel.

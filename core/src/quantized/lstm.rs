@@ -159,7 +159,8 @@ impl<'a, F: Fn(usize) -> Result<Option<Affine>>> Scales<'a, F> {
             12 => true,
             n => {
                 return Err(Error::InvalidNode(format!(
-                    "an integer cell with {n} intermediates, expected 5 or 12"
+                    "an integer cell with {}, expected 5 or 12",
+                    counted(n, "intermediate")
                 )));
             }
         };

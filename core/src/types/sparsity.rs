@@ -236,6 +236,11 @@ fn bad<T>(message: impl Into<String>) -> Result<T, SparsityError> {
     Err(SparsityError(message.into()))
 }
 
+/// Returns the ending of a noun that follows the number `n`.
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
 impl Sparsity {
     /// Sizes of the block dimensions, in the order of `block_map`.
     fn block_sizes(&self, rank: usize) -> Result<Vec<usize>, SparsityError> {
@@ -278,8 +283,10 @@ impl Sparsity {
         let total = rank.saturating_add(self.block_map.len());
         if self.traversal_order.len() != total || self.levels.len() != total {
             return bad(format!(
-                "rank {rank} with {} block dimensions needs {total} levels; traversal order has {}, dimension metadata {}",
+                "rank {rank} with {} block dimension{} needs {total} level{}; traversal order has {}, dimension metadata {}",
                 self.block_map.len(),
+                plural(self.block_map.len()),
+                plural(total),
                 self.traversal_order.len(),
                 self.levels.len()
             ));
@@ -324,8 +331,10 @@ impl Sparsity {
                     let expected = stored.checked_add(1);
                     if Some(segments.len()) != expected || segments.get(0) != Some(0) {
                         return bad(format!(
-                            "dimension {dim} has {} segments for {stored} rows",
-                            segments.len()
+                            "dimension {dim} has {} segment{} for {stored} row{}",
+                            segments.len(),
+                            plural(segments.len()),
+                            plural(stored)
                         ));
                     }
                     if segments.get(stored) != Some(indices.len()) {

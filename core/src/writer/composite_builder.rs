@@ -1,6 +1,7 @@
 //! Composites made from scratch.
 
 use super::subgraph_builder::SubgraphBuilder;
+use crate::error::counted;
 use crate::flex::Attributes;
 use crate::graph::{Node, TensorId};
 use crate::ops::control_flow::StableHloCompositeParams;
@@ -99,10 +100,9 @@ fn fits(
     let interface = &body.subgraph;
     if interface.inputs().len() != inputs.len() || interface.outputs().len() != outputs {
         let (takes, gives) = (interface.inputs().len(), interface.outputs().len());
+        let (takes, gives) = (counted(takes, "input"), counted(gives, "output"));
         let given = inputs.len();
-        return Err(format!(
-            "the body has {takes} inputs and {gives} outputs; the call has {given} and {outputs}"
-        ));
+        return Err(format!("the body has {takes} and {gives}; the call has {given} and {outputs}"));
     }
     for (i, (id, of_body)) in inputs.iter().zip(interface.inputs()).enumerate() {
         let given =

@@ -229,5 +229,8 @@ fn reason(definition: &OpDef, signature: &OpSignature<'_>, given: u32, needed: u
     }
     let shapes: Vec<String> =
         signature.inputs.iter().map(|t| t.map_or("none".into(), |t| Shape::to_string(t.shape))).collect();
-    format!("its {} inputs of shapes {} need", shapes.len(), shapes.join(", "))
+    match shapes.as_slice() {
+        [shape] => format!("its input of shape {shape} needs"),
+        _ => format!("its {} inputs of shapes {} need", shapes.len(), shapes.join(", ")),
+    }
 }

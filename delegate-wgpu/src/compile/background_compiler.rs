@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
+use delegraph_core::error::counted;
+
 use super::pipelines::Pipelines;
 use super::variants::VariantSearch;
 
@@ -183,7 +185,8 @@ fn work(shared: &Shared, pipelines: &Pipelines) {
         if catch_unwind(AssertUnwindSafe(&mut all)).is_err() {
             log::warn!("some variants for other sizes are not compiled in advance: a panic");
         }
-        log::debug!("{count} variants for other sizes in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        log::debug!("{} for other sizes in {ms:.1} ms", counted(count, "variant"));
         pipelines.save();
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use delegraph_core::error::counted;
 use delegraph_shaders::{Access, Binding, ShaderError, Variant, VariantKey};
 
 use super::cache_file::CacheFile;
@@ -136,7 +137,8 @@ impl Pipelines {
             }
             work();
         });
-        log::debug!("{} pipelines in {:.1} ms", missing.len(), start.elapsed().as_secs_f64() * 1e3);
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        log::debug!("{} in {ms:.1} ms", counted(missing.len(), "pipeline"));
         self.save();
         missing
     }

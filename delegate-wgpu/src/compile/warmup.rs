@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use delegraph_core::error::counted;
 use delegraph_shaders::{Access, Binding, Variant};
 
 use super::pipelines::Pipelines;
@@ -62,7 +63,7 @@ impl Warmup {
                     return;
                 }
                 match compile(&adapter, &work, trusted) {
-                    Ok(done) => log::debug!("warmed up {done} kernels"),
+                    Ok(done) => log::debug!("warmed up {}", counted(done, "kernel")),
                     Err(e) => log::debug!("warm-up failed: {e}"),
                 }
             };

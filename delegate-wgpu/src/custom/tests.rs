@@ -89,7 +89,7 @@ fn invalid_plans_are_rejections() {
         |node| Ok(WgpuPlan::new([[3usize, 2]]).dispatch(copy(node))),
         "output 0 has the shape [2, 3], the GPU kernel computes [3, 2]",
     );
-    check(|_| Ok(WgpuPlan::new([[2usize, 3]; 2])), "1 outputs, the GPU kernel has 2");
+    check(|_| Ok(WgpuPlan::new([[2usize, 3]; 2])), "1 output, the GPU kernel has 2");
     check(|_| Ok(WgpuPlan::new([[2usize, 3]])), "no dispatch of Mine writes output 0");
     check(|node| node.input(1).map(|_| WgpuPlan::new([[1usize]])), "input 1 is missing");
     check(|node| node.options().map(|_| WgpuPlan::new([[1usize]])), "not a FlexBuffer map");

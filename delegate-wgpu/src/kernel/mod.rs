@@ -13,7 +13,7 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 use std::{iter, mem, vec};
 
-use delegraph_core::error::Location;
+use delegraph_core::error::{Location, counted};
 use delegraph_core::kernel::{Budget, InvokeContext, Kernel, PrepareContext};
 use delegraph_core::{Error, Result, TensorId, TensorType};
 use delegraph_delegate_api::{
@@ -581,10 +581,9 @@ impl Kernel for WgpuKernel {
         let inputs = self.inputs.len() - self.read.len();
         if cx.input_count() != inputs || cx.output_count() != outputs {
             return Err(failed(format!(
-                "the partition has {} inputs and {} outputs, the kernel was built for {} and {outputs}",
-                cx.input_count(),
-                cx.output_count(),
-                inputs,
+                "the partition has {} and {}, the kernel was built for {inputs} and {outputs}",
+                counted(cx.input_count(), "input"),
+                counted(cx.output_count(), "output")
             )));
         }
         for (i, input) in self.inputs.iter().enumerate().take(inputs) {

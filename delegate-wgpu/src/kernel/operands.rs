@@ -1,6 +1,6 @@
 //! The inputs and outputs of a partition, and the checks of its data.
 
-use delegraph_core::error::Location;
+use delegraph_core::error::{Location, counted};
 use delegraph_core::{Error, Result, Shape, TensorId};
 use delegraph_delegate_api::{BufferHandle, GraphView};
 
@@ -93,10 +93,8 @@ impl Output {
     /// Copies words of the device to `to`, in the layout of the model's tensor. `i` is the output's number.
     pub(super) fn read(&self, i: usize, from: &[u8], to: &mut [u8]) -> Result<()> {
         if self.format.bytes_of(from.len() / 4) != to.len() {
-            let (to, from) = (to.len(), from.len());
-            return Err(failed(format!(
-                "output {i} has {to} bytes, the device holds it in {from} bytes of words"
-            )));
+            let (to, from) = (counted(to.len(), "byte"), from.len());
+            return Err(failed(format!("output {i} has {to}, the device holds it in {from} bytes of words")));
         }
         match self.format {
             format if format.is_identity() => to.copy_from_slice(from),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, mpsc};
 
+use delegraph_core::error::counted;
 use delegraph_core::{Error, Result};
 use delegraph_delegate_api::{BufferHandle, DeviceBuffer};
 
@@ -143,7 +144,8 @@ impl DeviceBuffer for GpuBuffer {
         self.check_writable()?;
         let has = self.bytes;
         if bytes.len() as u64 != has {
-            return Err(failed(format!("{} bytes for a tensor of {has} bytes", bytes.len())));
+            let given = counted(bytes.len(), "byte");
+            return Err(failed(format!("{given} for a tensor of {has} bytes")));
         }
         let write = || self.gpu.queue.write_buffer(&self.buffer, self.offset, bytes);
         self.gpu.checked(write).map_err(|e| failed(e.to_string()))

@@ -1,6 +1,7 @@
 //! Custom ops for which the application registered shaders.
 
 use delegraph_core::TensorType;
+use delegraph_core::error::counted;
 use delegraph_delegate_api::Rejection;
 
 use crate::custom::{Array, Spec, WgpuNode, WgpuOp, WgpuTensor};
@@ -13,7 +14,8 @@ pub(crate) fn lower(op: &WgpuOp, cx: &mut Lowering<'_, '_, '_>) -> Result<(), Re
     let plan = op.plan(&node)?;
     let count = node.view().output_count();
     if plan.outputs.len() != count {
-        return Err(unsupported(format!("{count} outputs, the GPU kernel has {}", plan.outputs.len())));
+        let outputs = counted(count, "output");
+        return Err(unsupported(format!("{outputs}, the GPU kernel has {}", plan.outputs.len())));
     }
     for (i, computed) in plan.outputs.iter().enumerate() {
         let wanted = node.output(i)?.shape;
@@ -42,11 +44,13 @@ pub(crate) fn lower(op: &WgpuOp, cx: &mut Lowering<'_, '_, '_>) -> Result<(), Re
         let shader = shader.ok_or_else(|| fault(format!("there is no shader {}", dispatch.shader)))?;
         let (has, wants) = (dispatch.reads.len(), shader.reads.len());
         if has != wants {
-            return Err(fault(format!("it names {has} tensors to read, the shader binds {wants}")));
+            let has = counted(has, "tensor");
+            return Err(fault(format!("it names {has} to read, the shader binds {wants}")));
         }
         let (bytes, block) = (dispatch.uniform.len(), shader.uniform);
         if bytes != block {
-            return Err(fault(format!("{bytes} bytes for the uniform block, the shader's has {block}")));
+            let bytes = counted(bytes, "byte");
+            return Err(fault(format!("{bytes} for the uniform block, the shader's has {block}")));
         }
         let value = |cx: &mut Lowering<'_, '_, '_>, tensor: WgpuTensor, array: Array| {
             let id = match tensor {
@@ -101,7 +105,8 @@ fn check(
     }
     let elements: usize = cx.shape(id).iter().map(|&d| d as usize).product();
     if !elements.is_multiple_of(array.lanes) {
-        let text = format!("{operand} has {elements} elements, the shader takes {} at a time", array.lanes);
+        let elements = counted(elements, "element");
+        let text = format!("{operand} has {elements}, the shader takes {} at a time", array.lanes);
         return Err(unsupported(text));
     }
     Ok(())

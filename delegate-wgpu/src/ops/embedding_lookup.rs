@@ -3,6 +3,7 @@
 use delegraph_core::TensorType::{
     BFloat16, Bool, Float16, Float32, Int2, Int4, Int8, Int16, Int32, UInt8, UInt16, UInt32,
 };
+use delegraph_core::error::counted;
 use delegraph_core::{BuiltinOp, Quantization, TensorType};
 use delegraph_delegate_api::Rejection;
 use delegraph_shaders::check::Condition;
@@ -48,7 +49,8 @@ fn check_ids(cx: &mut Lowering<'_, '_, '_>, ids: ValueId, rows: u32) -> Result<(
     match cx.integers(0)?.iter().find(|id| !(0..i64::from(rows)).contains(*id)) {
         None => Ok(()),
         Some(id) => Err(unsupported(format!(
-            "constant id {id} of a table of {rows} rows; only ids within it are supported"
+            "constant id {id} of a table of {}; only ids within it are supported",
+            counted(rows, "row")
         ))),
     }
 }
@@ -73,10 +75,11 @@ fn packed(cx: &mut Lowering<'_, '_, '_>, bits: u32) -> Result<(), Rejection> {
     let scale_per_row = affine.scales.len() > 1;
     if scale_per_row && (affine.dimension != 0 || affine.scales.len() != rows as usize) {
         return Err(unsupported(format!(
-            "{} scales along dimension {} of a table of {rows} rows; \
+            "{} scales along dimension {} of a table of {}; \
             only one per tensor or per row is supported",
             affine.scales.len(),
-            affine.dimension
+            affine.dimension,
+            counted(rows, "row")
         )));
     }
     if !affine.zero_points.are_zero() {

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use delegraph_core::error::counted;
 use delegraph_core::fixed_point::Multiplier;
 use delegraph_core::ops::Activation as Fused;
 use delegraph_core::{Quantization, TensorType};
@@ -171,10 +172,11 @@ impl<'a> Filter<'a> {
             scales if scales.len() == channels && affine.dimension == dimension => scales.to_vec(),
             scales => {
                 return Err(unsupported(format!(
-                    "{} scales along dimension {} of {channels} channels; \
+                    "{} scales along dimension {} of {}; \
                         only one per tensor or per channel is supported",
                     scales.len(),
-                    affine.dimension
+                    affine.dimension,
+                    counted(channels, "channel")
                 )));
             }
         };

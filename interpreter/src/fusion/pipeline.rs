@@ -493,7 +493,8 @@ impl Run<'_> {
         }
         let Some(inlined) = inlined else { return Ok(()) };
         self.verify(&self.who("inline"), clean(&model, inlined.into_draft().subgraphs).verify())?;
-        self.note("inline", names, vec!["their bodies".into()]);
+        let to = if names.len() == 1 { "its body" } else { "their bodies" };
+        self.note("inline", names, vec![to.into()]);
         Ok(())
     }
 

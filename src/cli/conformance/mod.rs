@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use delegraph::core::printable;
 use delegraph_conformance::cases::DEFAULT_SEED;
 use delegraph_conformance::corpus;
 use delegraph_conformance::engine::{CaseResult, Outcome};
@@ -21,7 +22,7 @@ use super::files::{cannot_write, check_folder, check_readable};
 use super::journal::{Journal, Named};
 use super::numbers::{ANY, whole};
 use super::output::{Document, Output, table};
-use super::text::plural;
+use super::text::{plural, printable_path};
 
 mod compare;
 mod process;
@@ -189,7 +190,8 @@ fn no_case(arguments: &Arguments, count: usize) -> Failure {
     match (excluded, &arguments.corpus) {
         (Some(filter), Some(root)) => {
             let has = plural(count, "case");
-            let text = format!("--filter {filter}: no case has such a name; {} has {has}", root.display());
+            let root = printable_path(root);
+            let text = format!("--filter {filter}: no case has such a name; {root} has {has}");
             Failure::invalid(text).with_help("`--list` prints the names")
         }
         (Some(filter), None) => {
@@ -197,7 +199,8 @@ fn no_case(arguments: &Arguments, count: usize) -> Failure {
                 .with_help("`--list` prints the names")
         }
         (None, Some(root)) => {
-            Failure::invalid(format!("--corpus {}: no case there", root.display())).with_help(source::CASE)
+            let root = printable_path(root);
+            Failure::invalid(format!("--corpus {root}: no case there")).with_help(source::CASE)
         }
         (None, None) => Failure::internal(),
     }
@@ -207,7 +210,7 @@ fn list(orders: &[Order], out: &Output) -> Result<Exit, Failure> {
     let names: Vec<&str> = orders.iter().map(|o| o.case.as_str()).collect();
     match out.json {
         true => out.json(&names)?,
-        false => out.text(&(names.join("\n") + "\n"))?,
+        false => out.text(&names.iter().map(|name| printable(name) + "\n").collect::<String>())?,
     }
     Ok(Exit::Fine)
 }
@@ -247,7 +250,7 @@ fn run_all(
     let (journal, found) = match &arguments.report {
         Some(folder) => {
             let run = format!("{} {:?} on {}", command(arguments, source), arguments.checks, about.device);
-            let (journal, found) = Journal::open(folder.join(JOURNAL), &run, arguments.resume)?;
+            let (journal, found) = Journal::open(folder.join(JOURNAL), &printable(&run), arguments.resume)?;
             (Some(journal), found)
         }
         None => (None, HashMap::new()),
@@ -310,7 +313,7 @@ impl Document for Report {
         let bad: Vec<&CaseResult> = self.failures().collect();
         for r in bad.iter().take(SHOWN) {
             let detail = r.detail.lines().next().unwrap_or_default();
-            let _ = writeln!(text, "{:11} {}  {detail}", r.outcome.name(), r.case);
+            let _ = writeln!(text, "{:11} {}  {detail}", r.outcome.name(), printable(&r.case));
         }
         if bad.len() > SHOWN {
             let _ = writeln!(text, "… and {} more", bad.len() - SHOWN);

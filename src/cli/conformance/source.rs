@@ -12,6 +12,7 @@ use delegraph_conformance::engine::{CaseFailure, CaseResult, Outcome, Problem};
 use delegraph_conformance::runner::{ContractChecks, Engine};
 
 use crate::cli::failure::Failure;
+use crate::cli::text::printable_path;
 
 /// The help for a folder without cases.
 pub(super) const CASE: &str =
@@ -40,7 +41,7 @@ impl Source {
                 io::ErrorKind::NotADirectory => "it is not a folder".to_owned(),
                 _ => e.to_string(),
             };
-            Failure::invalid(format!("--corpus {}: {why}", root.display())).with_help(CASE)
+            Failure::invalid(format!("--corpus {}: {why}", printable_path(root))).with_help(CASE)
         };
         let found = corpus::find(root).map_err(failed)?;
         let name = |case: &PathBuf| match case.strip_prefix(root).unwrap_or(case).display().to_string() {

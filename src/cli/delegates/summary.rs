@@ -90,6 +90,8 @@ impl Delegation {
 /// A reason why a delegate does not run nodes, and its subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
+    /// The nodes are computed while preparing. Named only if there is no other reason.
+    Folded,
     /// The composite whose body contains the nodes.
     Composite(String),
     /// The nodes themselves. Ordered last: with the same number of nodes, this reason is preferred to a composite's.
@@ -99,6 +101,7 @@ enum Reason {
 impl Reason {
     fn text(&self) -> &str {
         match self {
+            Reason::Folded => "computed while preparing",
             Reason::Composite(text) | Reason::Node(text) => text,
         }
     }
@@ -126,7 +129,7 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
             let rejection = node.rejections.iter().find(|(delegate, _)| *delegate == index);
             match (&node.runner, rejection) {
                 (Runner::Delegate { delegate, .. }, _) if *delegate == index => line.nodes += 1,
-                (Runner::Folded, _) => count(Reason::Node("computed while preparing".into()), 1),
+                (Runner::Folded, _) => count(Reason::Folded, 1),
                 (_, Some((_, reason))) => {
                     let whole = refused.get(&node.node.0).cloned().map(Reason::Composite);
                     // The delegate runs such a node only as a part of the composite.
@@ -163,9 +166,10 @@ fn line(index: usize, name: &str, reports: &[&Report], policy: Policy) -> Delega
     line
 }
 
-/// Returns the reason of most nodes, and the number of others.
+/// Returns the reason of most nodes that run, and the number of others.
 fn why(reasons: &BTreeMap<Reason, usize>) -> Option<String> {
-    let (reason, nodes) = reasons.iter().max_by_key(|(_, nodes)| **nodes)?;
+    let (reason, nodes) =
+        reasons.iter().max_by_key(|(reason, nodes)| (**reason != Reason::Folded, **nodes))?;
     let more = match reasons.len() - 1 {
         0 => String::new(),
         more => format!(" and {}, which `delegraph explain` lists", plural(more, "other reason")),
@@ -190,6 +194,13 @@ mod tests {
         assert_eq!(
             why(&reasons(&[("a", 2), ("b", 3), ("c", 1)])).as_deref(),
             Some("b (3 nodes) and 2 other reasons, which `delegraph explain` lists")
+        );
+        let mut reasons = BTreeMap::from([(Reason::Folded, 74)]);
+        assert_eq!(why(&reasons).as_deref(), Some("computed while preparing (74 nodes)"));
+        reasons.insert(Reason::Node("a".into()), 2);
+        assert_eq!(
+            why(&reasons).as_deref(),
+            Some("a (2 nodes) and 1 other reason, which `delegraph explain` lists")
         );
     }
 

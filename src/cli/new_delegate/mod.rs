@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::failure::{Exit, Failure};
 use super::output::{Document, Output};
-use super::text::shown;
+use super::text::{printable_path, shown};
 
 mod released;
 
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Output) -> Result<Exit, Failure> 
     let folder = arguments.path.clone().unwrap_or_else(|| name.into());
     // A dangling link also counts as existing.
     if folder.symlink_metadata().is_ok() {
-        let message = format!("{}: already exists", folder.display());
+        let message = format!("{}: already exists", printable_path(&folder));
         return Err(Failure::new(Exit::Usage, message)
             .with_help("choose another folder with `--path DIR`, or remove it first"));
     }
@@ -86,8 +86,11 @@ fn checkout(given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     match given {
         Some(path) => match path.canonicalize() {
             Ok(path) if is_checkout(&path) => Ok(Some(path)),
-            _ => Err(Failure::new(Exit::Usage, format!("{}: not a checkout of Delegraph", path.display()))
-                .with_help("pass the folder with Delegraph's `core`, `delegate-api` and `conformance`")),
+            _ => {
+                let text = format!("{}: not a checkout of Delegraph", printable_path(path));
+                Err(Failure::new(Exit::Usage, text)
+                    .with_help("pass the folder with Delegraph's `core`, `delegate-api` and `conformance`"))
+            }
         },
         None => {
             let here = std::env::current_dir().unwrap_or_default();
@@ -104,7 +107,7 @@ fn write(
     check: impl FnOnce(&Path) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| {
-        Failure::new(Exit::Failed, format!("{}: cannot be made: {error}", folder.display()))
+        Failure::new(Exit::Failed, format!("{}: cannot be made: {error}", printable_path(folder)))
     };
     let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();

@@ -66,6 +66,8 @@ struct Profile {
     peaks: Vec<Peak>,
     /// The nodes of each delegate.
     delegates: Vec<DelegateLine>,
+    /// Delegates that failed, with reasons; their nodes run on the CPU.
+    failures: Vec<String>,
     partitions: Vec<PartitionTime>,
     nodes: Vec<NodeTime>,
     ops: Vec<OpTime>,
@@ -216,6 +218,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 impl Profile {
     fn new(arguments: &Arguments, interpreter: &Interpreter, runs: &[Run], peaks: Vec<Peak>) -> Self {
         let total_ms = median(runs.iter().map(|r| ms(r.total))).unwrap_or(f64::NAN);
+        let delegation = arguments.engine.delegation(interpreter, 0);
         let mut profile = Profile {
             model: arguments.model.name(),
             delegate: arguments.engine.label(),
@@ -223,7 +226,8 @@ impl Profile {
             runs: arguments.runs,
             total_ms,
             peaks,
-            delegates: arguments.engine.delegation(interpreter, 0).delegates,
+            delegates: delegation.delegates,
+            failures: delegation.failures,
             partitions: Vec::new(),
             nodes: Vec::new(),
             ops: Vec::new(),
@@ -236,8 +240,6 @@ impl Profile {
         profile.add_kernels(interpreter, runs);
         profile.add_nodes(interpreter, runs, arguments.engine.cpu_name());
         profile.add_ops();
-        let report = interpreter.report();
-        profile.notes.extend(report.failures.iter().map(|f| format!("{} failed: {}", f.delegate, f.message)));
         if !profile.kernels.is_empty() && profile.kernels.iter().all(|k| k.ms.is_none()) {
             profile.notes.push(
                 "this adapter has no time stamps: the time of single kernels is not known, gpu_ms is from \

@@ -19,7 +19,7 @@ use super::{Arguments, write_output};
 use crate::cli::delegates::{DelegateLine, Delegation};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::files::{self, cannot_write};
-use crate::cli::inputs::{Entry, InputFile};
+use crate::cli::inputs::{Entry, InputFile, Resize};
 use crate::cli::journal::{Journal, Named};
 use crate::cli::numbers::milliseconds;
 use crate::cli::output::{Document, Output, Progress, table};
@@ -138,20 +138,15 @@ fn identity(arguments: &Arguments) -> String {
     let path = &arguments.model.path;
     let file = fs::metadata(path).ok();
     let changed = file.as_ref().and_then(|file| file.modified().ok()?.duration_since(UNIX_EPOCH).ok());
-    let model = format!(
-        "{} ({} bytes, {:?})",
-        path.display(),
-        file.map_or(0, |f| f.len()),
-        changed.unwrap_or_default()
-    );
-    let signature = arguments.signature.as_deref().unwrap_or_default();
-    let Arguments { inputs, resizes, .. } = arguments;
-    let shared = inputs.iter().map(InputFile::to_string).collect::<Vec<_>>().join(" ");
-    let resizes: Vec<String> = resizes.iter().map(|resize| resize.option()).collect();
-    let options = arguments.engine.options().join(" ");
-    // One line for any names.
-    let identity = format!("{model} {signature} {shared} {} {options}", resizes.join(" "));
-    printable(&identity).into_owned()
+    let version = format!("{} bytes, {:?}", file.map_or(0, |f| f.len()), changed.unwrap_or_default());
+    let Arguments { signature, inputs, resizes, .. } = arguments;
+    let mut words = vec![shown(path)];
+    words.extend(signature.iter().map(|key| format!("--signature {key}")));
+    words.extend(inputs.iter().map(InputFile::option));
+    words.extend(resizes.iter().map(Resize::option));
+    words.extend(arguments.engine.options());
+    // One line without tabs for any names.
+    format!("{}\t{version}", printable(&words.join(" ")))
 }
 
 fn output(folder: &Path, record: &str, i: usize) -> PathBuf {
@@ -163,7 +158,7 @@ fn csv(rows: &[Row]) -> String {
     let mut text = String::from("record,status,outputs,ms,error\n");
     for Row { record, error, outputs, ms } in rows {
         let (status, error) = error.as_ref().map_or(("ok", ""), |error| ("failed", error));
-        let _ = writeln!(text, "{},{status},{outputs},{ms:.3},{}", quoted(record), quoted(error));
+        let _ = writeln!(text, "{},{status},{outputs},{ms:.3},{}", quoted(&printable(record)), quoted(error));
     }
     text
 }

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use delegraph::core::printable;
 use delegraph::core::types::read_regular;
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::inputs::InputFile;
+use crate::cli::text::printable_path;
 
 /// One run of the model.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,13 +35,14 @@ pub(super) fn find(inputs: &str, reserved: &[&str]) -> Result<Vec<Record>, Failu
         return Err(unreadable(path, "there is no such file or folder"));
     };
     if found.is_empty() {
+        let inputs = printable(inputs);
         return Err(Failure::invalid(format!("--inputs {inputs}: there are no .npy files")));
     }
     Ok(named(found, base, reserved))
 }
 
 fn unreadable(path: &Path, why: &str) -> Failure {
-    Failure::invalid(format!("--inputs {}: {why}", path.display())).with_help("check the path")
+    Failure::invalid(format!("--inputs {}: {why}", printable_path(path))).with_help("check the path")
 }
 
 /// Adds the arrays below a folder in the order of their names. A folder with an `input_0.npy` is one record.
@@ -88,7 +91,11 @@ fn list(path: &Path) -> Result<Vec<Vec<InputFile>>, Failure> {
 /// Returns the matches of a pattern, in the order of the names. As in a folder, links to folders are not followed where the
 /// pattern has `**`.
 fn matching(pattern: &str) -> Result<Vec<Vec<InputFile>>, Failure> {
-    let paths = glob::glob(pattern).map_err(|e| unreadable(Path::new(pattern), &e.to_string()))?;
+    let wrong = |e: glob::PatternError| {
+        Failure::new(Exit::Usage, format!("--inputs {}: {e}", printable(pattern)))
+            .with_help("a pattern has `*`, `?`, `[a-z]`, and `**` for any number of folders")
+    };
+    let paths = glob::glob(pattern).map_err(wrong)?;
     let mut found = Vec::new();
     for path in paths {
         let path = path.map_err(|e| unreadable(e.path(), &e.error().to_string()))?;
@@ -191,14 +198,15 @@ mod tests {
         let list = format!("{}\n\nx={}\ty={}\n{}\n", at("b.npy"), at("deep/c.npy"), at("a.npy"), at("b.npy"));
         fs::write(root.join("list"), list).unwrap();
         assert_eq!(names(&at("list")), ["b", "deep/c", "b-2"]);
-        for (wrong, text) in [
-            ("nothing*.npy", "there are no .npy files"),
-            ("none", "there is no such file or folder"),
-            ("[", "Pattern syntax error"),
-            ("notes.txt", "there are no .npy files"),
+        for (wrong, exit, text) in [
+            ("nothing*.npy", Exit::Invalid, "there are no .npy files"),
+            ("none", Exit::Invalid, "there is no such file or folder"),
+            ("[", Exit::Usage, "Pattern syntax error"),
+            ("notes.txt", Exit::Invalid, "there are no .npy files"),
         ] {
-            let failure = find(&at(wrong), &[]).unwrap_err().to_string();
-            assert!(failure.contains(text), "{wrong}: {failure}");
+            let failure = find(&at(wrong), &[]).unwrap_err();
+            assert_eq!(failure.exit(), exit, "{wrong}");
+            assert!(failure.to_string().contains(text), "{wrong}: {failure}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use delegraph_core::error::Error;
+use delegraph_core::error::{Error, counted};
 use delegraph_core::kernel::{ALIGNMENT, AlignedBuffer, Temporary};
 use delegraph_core::{InvokeContext, Kernel, PrepareContext, Shape, TensorId, TensorType};
 use delegraph_delegate_api::{DelegateKernel, DelegateParams, GraphView};
@@ -390,8 +390,9 @@ impl ExternalKernel {
             cx.output_bytes(i)?
         };
         if bytes < target.len() || (data.is_null() && !target.is_empty()) {
-            let text = format!("output {name} has {bytes} bytes at {data:p}; {} are needed", target.len());
-            return Err(Error::State(text));
+            let (has, needed) = (counted(bytes, "byte"), target.len());
+            let verb = if needed == 1 { "is" } else { "are" };
+            return Err(Error::State(format!("output {name} has {has} at {data:p}; {needed} {verb} needed")));
         }
         if !target.is_empty() {
             // SAFETY: the delegate, or `Tensors::resize`, allocated `bytes` bytes for the tensor, which is not shorter

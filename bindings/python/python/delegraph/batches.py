@@ -80,7 +80,9 @@ class BatchPredictor:
         else:
             names = list(batch)
         if len(names) != len(self._inputs) or any(name not in batch for name in names):
-            raise ValueError(f"the model has {len(self._inputs)} inputs; the batch has the columns {sorted(batch)}, used: {names}")
+            count = len(self._inputs)
+            inputs = "1 input" if count == 1 else f"{count} inputs"
+            raise ValueError(f"the model has {inputs}; the batch has the columns {sorted(batch)}, used: {names}")
         return [batch[name] for name in names]
 
     def _row(self, value: Any, detail: Mapping[str, Any]) -> NDArray[Any]:
@@ -119,7 +121,8 @@ class BatchPredictor:
         outputs = outputs if isinstance(outputs, list) else [outputs]
         for column, output in zip(results, outputs):
             if len(output) != len(members):
-                raise ValueError(f"an output has {len(output)} rows for a batch of {len(members)}")
+                has = "1 row" if len(output) == 1 else f"{len(output)} rows"
+                raise ValueError(f"an output has {has} for a batch of {len(members)}")
             for at, i in enumerate(members):
                 column[i] = output[at]
 

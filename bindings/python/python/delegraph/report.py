@@ -73,7 +73,8 @@ class Report:
         return rows
 
     def _summary(self) -> str:
-        runs = f"{self.delegated_nodes} of {len(self.nodes)} nodes are delegated"
+        nodes = len(self.nodes)
+        runs = f"{self.delegated_nodes} of {nodes} {'node is' if nodes == 1 else 'nodes are'} delegated"
         count = len(self.partitions)
         return f"{runs}, in {count} partition{'' if count == 1 else 's'}" if count else runs
 

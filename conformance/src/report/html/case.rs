@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use delegraph_core::error::counted;
+
 use super::plot;
 use crate::compare::shown;
 use crate::engine::CaseResult;
@@ -38,7 +40,12 @@ pub(super) fn body(page: &mut String, report: &Report, r: &CaseResult) {
     if let Some(errors) = &r.errors {
         fact(
             "wrong",
-            &format!("{} of {} elements, {} off at all", errors.wrong, errors.elements, errors.off),
+            &format!(
+                "{} of {}, {} off at all",
+                errors.wrong,
+                counted(errors.elements, "element"),
+                errors.off
+            ),
         );
         let place = format!("output {}, invocation {}", errors.output, errors.step + 1);
         if let Some(bad) = &errors.first {

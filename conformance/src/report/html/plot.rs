@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use delegraph_core::error::counted;
 use delegraph_core::types::rounded;
 
 use crate::engine::{BINS, ErrorStats};
@@ -15,10 +16,11 @@ pub(super) fn histogram(errors: &ErrorStats) -> String {
     let most = errors.histogram.iter().copied().max().unwrap_or(0).max(1) as f64;
     let mut svg = format!(
         "<svg class=\"plot\" width=\"{width}\" height=\"{}\" viewBox=\"0 0 {width} {0}\" role=\"img\" \
-         aria-label=\"{} of {} elements are off\">",
+         aria-label=\"{} of {} {} off\">",
         bottom + 14,
         errors.off,
-        errors.elements
+        counted(errors.elements, "element"),
+        if errors.elements == 1 { "is" } else { "are" }
     );
     let furthest = errors.histogram.iter().rposition(|n| *n > 0).unwrap_or(0);
     for (i, &count) in errors.histogram.iter().enumerate().take(BINS) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use delegraph_core::error::counted;
 use delegraph_core::types::rounded;
 
 use super::pages::Pages;
@@ -58,8 +59,11 @@ pub(super) fn matrix(page: &mut String, report: &Report, pages: &Pages<'_>) {
                 _ => ("–", String::new()),
             };
             let mut title = format!(
-                "{op} v{version} {ty}: {} cases, {} claimed, {} pass, {} fail",
-                cell.cases, cell.claimed, cell.passed, cell.failed
+                "{op} v{version} {ty}: {}, {} claimed, {} pass, {} fail",
+                counted(cell.cases, "case"),
+                cell.claimed,
+                cell.passed,
+                cell.failed
             );
             if cell.known > 0 {
                 let _ = write!(title, ", {} known to fail", cell.known);

@@ -126,7 +126,7 @@ fn check_range(range: &Range<usize>, len: usize) -> Result<(), Invalid> {
     if start <= end && end <= len {
         return Ok(());
     }
-    invalid!("bytes {start} to {end} are outside the model's {len} bytes")
+    invalid!("bytes {start} to {end} are outside the model's {}", counted(len, "byte"))
 }
 
 /// Checks that each key is unique, that each signature runs a subgraph that exists, and that it names only inputs and

@@ -125,7 +125,8 @@ fn check_scales(tensors: &[Tensor], tensor: &Tensor, quantization: &Quantization
     let blocks = shape.last().filter(|&extent| extent.checked_rem(*block_size) == Some(0));
     if blocks.is_none() {
         return invalid!(
-            "blocks of {block_size} elements do not divide the last dimension of its shape {shape}"
+            "blocks of {} do not divide the last dimension of its shape {shape}",
+            counted(block_size, "element")
         );
     }
     let expected = shape.elements().checked_div(*block_size);
@@ -142,7 +143,8 @@ fn check_scales(tensors: &[Tensor], tensor: &Tensor, quantization: &Quantization
     // One zero point for all blocks is enough.
     match zeros {
         Some(zeros) if zeros.shape.elements() != 1 && !fits(zeros) => {
-            invalid!("its zero points are a tensor of shape {}, but it has {expected} blocks", zeros.shape)
+            let expected = counted(expected, "block");
+            invalid!("its zero points are a tensor of shape {}, but it has {expected}", zeros.shape)
         }
         _ => Ok(()),
     }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::{Host as KernelHost, Parallel, Placement, Resources, RuntimeTensor};
 use delegraph_core::{
     Error, InvokeContext, Kernel, Params, PrepareContext, Result, Shape, Subgraph, TensorId, TensorType,
@@ -215,8 +216,9 @@ impl<K: Kernel + ?Sized> ExportedKernel<K> {
             let needed = tensor.byte_size()?;
             if buffer.data_len < needed && tensor.ty != TensorType::String {
                 return Err(Error::State(format!(
-                    "tensor \"{}\" has {} bytes, its type and shape need {needed}",
-                    tensor.name, buffer.data_len
+                    "tensor \"{}\" has {}, its type and shape need {needed}",
+                    tensor.name,
+                    counted(buffer.data_len, "byte")
                 )));
             }
             let variable = buffer.flags & DELEGRAPH_TENSOR_VARIABLE != 0;

@@ -5,6 +5,8 @@ use std::ffi::c_void;
 use std::fmt;
 use std::path::Path;
 
+use delegraph_core::error::counted;
+
 use super::super::abi::*;
 use super::PluginError;
 
@@ -152,8 +154,9 @@ impl TableError {
                 )
             }
             TableError::Size { found, needed } => format!(
-                "its table of functions has {found} bytes, at least {needed} are needed: build the plugin again with \
-                 this release's delegraph_plugin.h or delegraph-delegate-api"
+                "its table of functions has {}, at least {needed} are needed: build the plugin again with this \
+                 release's delegraph_plugin.h or delegraph-delegate-api",
+                counted(found, "byte")
             ),
             TableError::Wrong(message) => return PluginError::load(path, message),
         };

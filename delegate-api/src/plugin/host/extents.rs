@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use delegraph_core::error::counted;
 use delegraph_core::types::open_regular;
 use object::read::elf::{Dyn as _, FileHeader, ProgramHeader, SectionHeader};
 use object::read::macho::{FatArch, MachHeader, MachOFatFile32, Segment};
@@ -138,9 +139,10 @@ impl Extent {
         match offset.checked_add(size) {
             Some(end) if end <= self.len => Ok(()),
             _ => invalid(format!(
-                "the library is truncated or damaged: its {what} needs {size} bytes at offset {offset}, but the file has \
-                 {} bytes; copy or build it again",
-                self.len
+                "the library is truncated or damaged: its {what} needs {} at offset {offset}, but the file has {}; copy \
+                 or build it again",
+                counted(size, "byte"),
+                counted(self.len, "byte")
             )),
         }
     }

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::{UnwindSafe, catch_unwind};
 
 use delegraph_core::ModelBytes;
+use delegraph_core::error::counted;
 use delegraph_core::flex::{Map, Value};
 use delegraph_core::ops::ParamValue;
 
@@ -315,7 +316,8 @@ unsafe fn nodes_of<'a>(
     count: usize,
 ) -> Result<&'a [usize], String> {
     if count > graph.view.subgraph().nodes().len() {
-        return Err(format!("{count} nodes, but the graph has {}", graph.view.subgraph().nodes().len()));
+        let count = counted(count, "node");
+        return Err(format!("{count}, but the graph has {}", graph.view.subgraph().nodes().len()));
     }
     // SAFETY: guaranteed by the caller.
     let nodes = unsafe { slice(nodes, count) }.ok_or("the list of nodes is null")?;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::{Budget, Charged, InvokeContext, PrepareContext, Temporary, TensorView};
 use delegraph_core::ops::{Activation, TensorType};
 use delegraph_core::sparsity::Sparsity;
@@ -339,8 +340,9 @@ pub(crate) fn block_scales(
     let blocks = width.checked_div(*block_size).filter(|blocks| blocks * block_size == width);
     if blocks.and_then(|blocks| blocks.checked_mul(rows)) != Some(scales.len()) {
         return Err(Error::InvalidNode(format!(
-            "{} scales for blocks of {block_size} elements do not match tensor \"{}\" of shape {}",
-            scales.len(),
+            "{} for blocks of {} do not match tensor \"{}\" of shape {}",
+            counted(scales.len(), "scale"),
+            counted(block_size, "element"),
             matrix.name(),
             matrix.shape()
         )));

@@ -3,6 +3,7 @@
 
 use std::f64::consts::{PI, TAU};
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::{Charged, InvokeContext, Kernel, PrepareContext, Temporary};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
@@ -45,8 +46,8 @@ impl Spectrogram {
         let length = length.and_then(|n| i32::try_from(n).ok()).filter(|_| stride > 0);
         let length = length.ok_or_else(|| {
             invalid(format!(
-                "windows of {size} samples every {stride}; windows must have 2 to 2^20 samples, and the stride must \
-                 be positive"
+                "windows of {} every {stride}; windows must have 2 to 2^20 samples, and the stride must be positive",
+                counted(size, "sample")
             ))
         })?;
         let squared = options.number("magnitude_squared")?.is_some_and(|v| v != 0.0);
@@ -124,8 +125,10 @@ impl Mfcc {
         let limits = [options.size("lower_frequency_limit")?, options.size("upper_frequency_limit")?];
         if coefficients == 0 || coefficients > channels || limits[1] <= limits[0] || channels > 1 << 12 {
             return Err(invalid(format!(
-                "{coefficients} coefficients of {channels} channels between {limits:?} Hz; there must be 1 to \
-                 {channels} coefficients, at most 4096 channels, and ascending limits"
+                "{} of {} between {limits:?} Hz; there must be 1 to {channels} coefficients, at most 4096 channels, \
+                 and ascending limits",
+                counted(coefficients, "coefficient"),
+                counted(channels, "channel")
             )));
         }
         Ok(Mfcc {
@@ -190,9 +193,10 @@ impl Kernel for Mfcc {
         }
         let [channels, windows, frequencies] = dims(input)?;
         if frequencies < 2 || rate.shape().elements() != 1 {
+            let noun = if frequencies == 1 { "frequency" } else { "frequencies" };
             let shape = rate.shape();
             return Err(invalid(format!(
-                "{frequencies} frequencies and rates of shape {shape}, expected at least 2 frequencies and one rate"
+                "{frequencies} {noun} and rates of shape {shape}, expected at least 2 frequencies and one rate"
             )));
         }
         self.rate = 0;
@@ -290,7 +294,7 @@ mod tests {
         approx::assert_abs_diff_eq!(squares[12], 4.0, epsilon = 1e-5);
         let e =
             run("AudioSpectrogram", &[("window_size", 1), ("stride", 4)], &input, &[2, 2, 5]).unwrap_err();
-        assert!(e.to_string().contains("windows of 1 samples every 4"));
+        assert!(e.to_string().contains("windows of 1 sample every 4"));
     }
 
     #[test]

@@ -151,8 +151,9 @@ impl Kernel for PostProcess {
         let fits =
             batch == 1 && scored == 1 && scored_boxes == boxes && coordinates >= 4 && anchors == [boxes, 4];
         let Some(background) = background.filter(|_| fits) else {
+            let noun = if p.classes == 1 { "class" } else { "classes" };
             return Err(invalid(format!(
-                "boxes {}, scores {}, anchors {} and {} classes do not match",
+                "boxes {}, scores {}, anchors {} and {} {noun} do not match",
                 cx.input(0)?.shape(),
                 cx.input(1)?.shape(),
                 cx.input(2)?.shape(),

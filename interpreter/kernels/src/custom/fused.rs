@@ -1,5 +1,6 @@
 //! Custom ops of this project, which fusion creates from normalizations and attention: see `crate::custom::names`.
 
+use delegraph_core::error::counted;
 use delegraph_core::flex::Map;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary};
 use delegraph_core::{MutableOpResolver, Registration, Result};
@@ -59,14 +60,17 @@ impl Kernel for Normalization {
             let [count] = dims::<1>(cx.input(i)?)?;
             if count != channels {
                 return Err(invalid(format!(
-                    "\"{}\" has {count} elements, expected {channels}",
-                    cx.input(i)?.name()
+                    "\"{}\" has {}, expected {channels}",
+                    cx.input(i)?.name(),
+                    counted(count, "element")
                 )));
             }
         }
         let groups = self.shape.groups;
         if !channels.is_multiple_of(groups) {
-            return Err(invalid(format!("{channels} channels are not a multiple of {groups} groups")));
+            let verb = if channels == 1 { "is" } else { "are" };
+            let channels = counted(channels, "channel");
+            return Err(invalid(format!("{channels} {verb} not a multiple of {groups} groups")));
         }
         self.shape.channels = channels;
         // A group is normalized together with all positions, the dimensions between the first and the last.

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use delegraph_core::error::Result;
+use delegraph_core::error::{Result, counted};
 use delegraph_core::graph::{Node, Subgraph, Tensor, TensorId};
 use delegraph_core::ops::control_flow::StableHloCompositeParams;
 use delegraph_core::ops::lstm::inputs::{BACKWARD, CELL, Cell, FORWARD};
@@ -212,7 +212,7 @@ impl Lstm {
                 if let Some(shape) = graph.shape(id)
                     && shape.last() != Some(&(per * count))
                 {
-                    let message = format!("must have {} elements, is {shape}", per * count);
+                    let message = format!("must have {}, is {shape}", counted(per * count, "element"));
                     return Err(call.wrong(bias, "the bias", &message));
                 }
             }
