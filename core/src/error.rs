@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 use std::io;
 use std::path::PathBuf;
 
+pub use crate::types::counted;
 use crate::types::{NodeId, Printable, PrintableLines, printable, printable_lines, short_name};
 
 mod ensure;
@@ -19,16 +20,6 @@ pub use unresolved::{UnresolvedNode, UnresolvedOp, UnresolvedOps, UnresolvedReas
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Returns a number with its noun: `1 input`, `2 inputs`, `2 entries`.
-pub fn counted(n: impl fmt::Display, noun: &str) -> String {
-    let n = n.to_string();
-    match noun.strip_suffix("ry") {
-        _ if n == "1" => format!("{n} {noun}"),
-        Some(stem) => format!("{n} {stem}ries"),
-        None => format!("{n} {noun}s"),
-    }
-}
 
 /// Returns the message for an index or name that does not exist: `tensor 9 does not exist; the subgraph has 5 tensors`.
 pub fn absent(what: &str, index: impl fmt::Display, owner: &str, count: usize) -> String {

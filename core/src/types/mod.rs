@@ -17,6 +17,6 @@ pub use file::{open_regular, read_regular};
 pub use id::{NodeId, TensorId};
 pub use op::{BuiltinOp, Op};
 pub(crate) use printable::{Printable, PrintableLines};
-pub use printable::{is_escaped, printable, printable_json, printable_lines, rounded, short_name};
+pub use printable::{counted, is_escaped, printable, printable_json, printable_lines, rounded, short_name};
 pub use quantization::Quantization;
 pub use shape::Shape;

@@ -50,6 +50,24 @@ pub fn rounded(value: f64) -> String {
     if plain { short.to_string() } else { format!("{short:e}") }
 }
 
+/// Returns a number with its noun: `1 input`, `2 inputs`, `2 entries`.
+///
+/// ```
+/// use delegraph_core::error::counted;
+///
+/// assert_eq!(["byte", "body", "key", "class"].map(|noun| counted(2, noun)), ["2 bytes", "2 bodies", "2 keys", "2 classes"]);
+/// assert_eq!(counted(1, "class"), "1 class");
+/// ```
+pub fn counted(n: impl fmt::Display, noun: &str) -> String {
+    let n = n.to_string();
+    match noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
+        _ if n == "1" => format!("{n} {noun}"),
+        Some(stem) => format!("{n} {stem}ies"),
+        None if noun.ends_with('s') => format!("{n} {noun}es"),
+        None => format!("{n} {noun}s"),
+    }
+}
+
 /// As [`printable`], for text of several lines: line breaks and tabs stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| acts(c) && !matches!(c, '\n' | '\t'))

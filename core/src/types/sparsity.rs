@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::types::ModelBytes;
+use crate::types::printable::counted;
 use crate::types::shape::checked_product;
 
 /// One level of a sparse tensor's storage.
@@ -236,11 +237,6 @@ fn bad<T>(message: impl Into<String>) -> Result<T, SparsityError> {
     Err(SparsityError(message.into()))
 }
 
-/// Returns the ending of a noun that follows the number `n`.
-fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
-}
-
 impl Sparsity {
     /// Sizes of the block dimensions, in the order of `block_map`.
     fn block_sizes(&self, rank: usize) -> Result<Vec<usize>, SparsityError> {
@@ -283,10 +279,9 @@ impl Sparsity {
         let total = rank.saturating_add(self.block_map.len());
         if self.traversal_order.len() != total || self.levels.len() != total {
             return bad(format!(
-                "rank {rank} with {} block dimension{} needs {total} level{}; traversal order has {}, dimension metadata {}",
-                self.block_map.len(),
-                plural(self.block_map.len()),
-                plural(total),
+                "rank {rank} with {} needs {}; traversal order has {}, dimension metadata {}",
+                counted(self.block_map.len(), "block dimension"),
+                counted(total, "level"),
                 self.traversal_order.len(),
                 self.levels.len()
             ));
@@ -331,10 +326,9 @@ impl Sparsity {
                     let expected = stored.checked_add(1);
                     if Some(segments.len()) != expected || segments.get(0) != Some(0) {
                         return bad(format!(
-                            "dimension {dim} has {} segment{} for {stored} row{}",
-                            segments.len(),
-                            plural(segments.len()),
-                            plural(stored)
+                            "dimension {dim} has {} for {}",
+                            counted(segments.len(), "segment"),
+                            counted(stored, "row")
                         ));
                     }
                     if segments.get(stored) != Some(indices.len()) {

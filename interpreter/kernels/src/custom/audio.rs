@@ -193,10 +193,9 @@ impl Kernel for Mfcc {
         }
         let [channels, windows, frequencies] = dims(input)?;
         if frequencies < 2 || rate.shape().elements() != 1 {
-            let noun = if frequencies == 1 { "frequency" } else { "frequencies" };
-            let shape = rate.shape();
+            let (shape, frequencies) = (rate.shape(), counted(frequencies, "frequency"));
             return Err(invalid(format!(
-                "{frequencies} {noun} and rates of shape {shape}, expected at least 2 frequencies and one rate"
+                "{frequencies} and rates of shape {shape}, expected at least 2 frequencies and one rate"
             )));
         }
         self.rate = 0;

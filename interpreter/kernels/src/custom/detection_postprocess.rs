@@ -1,5 +1,6 @@
 //! The custom op `TFLite_Detection_PostProcess`: decodes boxes and keeps the best non-overlapping ones.
 
+use delegraph_core::error::counted;
 use delegraph_core::kernel::{InvokeContext, Kernel, PrepareContext, Temporary, TensorView};
 use delegraph_core::{Error, MutableOpResolver, Registration, Result, TensorType};
 
@@ -151,13 +152,12 @@ impl Kernel for PostProcess {
         let fits =
             batch == 1 && scored == 1 && scored_boxes == boxes && coordinates >= 4 && anchors == [boxes, 4];
         let Some(background) = background.filter(|_| fits) else {
-            let noun = if p.classes == 1 { "class" } else { "classes" };
             return Err(invalid(format!(
-                "boxes {}, scores {}, anchors {} and {} {noun} do not match",
+                "boxes {}, scores {}, anchors {} and {} do not match",
                 cx.input(0)?.shape(),
                 cx.input(1)?.shape(),
                 cx.input(2)?.shape(),
-                p.classes
+                counted(p.classes, "class")
             )));
         };
         for i in 0..4 {
