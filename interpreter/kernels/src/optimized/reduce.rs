@@ -40,7 +40,7 @@ fn floats(cx: &mut PrepareContext<'_>, kind: Reduce, mean: bool) -> Result<Optio
     let r = Reduction::new(cx)?;
     let (folding, isa) = (Folding::new(&r), Isa::best());
     let init = match kind {
-        Reduce::Sum => 0.0,
+        Reduce::Sum => r.zero(),
         Reduce::Max => f32::MIN,
         Reduce::Min => f32::MAX,
     };

@@ -28,7 +28,7 @@ fn mean(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match cx.input(0)?.ty() {
         TensorType::Float32 => Ok(Box::new(move |cx| {
             let (mut pace, output) = (Pace::new(cx), cx.output::<f32>(0)?);
-            r.fold(&mut pace, (cx.input::<f32>(0)?, output), 0.0, |sum, v| sum + v)?;
+            r.fold(&mut pace, (cx.input::<f32>(0)?, output), r.zero(), |sum, v| sum + v)?;
             output.chunks_mut(PIECE).try_for_each(|piece| {
                 pace.spend(piece.len())?;
                 // The mean of no elements is NaN.
@@ -86,7 +86,7 @@ pub(crate) fn mean_of(cx: &PrepareContext<'_>, r: &Reduction) -> Result<Mean> {
 
 fn sum(cx: &mut PrepareContext<'_>) -> Result<Invoke> {
     match cx.input(0)?.ty() {
-        TensorType::Float32 => folded(cx, 0.0, f32::plus),
+        TensorType::Float32 => folded(cx, Reduction::new(cx)?.zero(), f32::plus),
         TensorType::Int32 => folded(cx, 0, i32::plus),
         TensorType::Int64 => folded(cx, 0, i64::plus),
         TensorType::Int8 => quantized_sum::<i8>(cx),
@@ -224,6 +224,11 @@ impl Reduction {
         Ok(Reduction { nest: Nest::new(shape, [&dense_strides(shape), &to]), reduced, outputs, count })
     }
 
+    /// Returns what sums of floats begin with. A scalar is its own sum, also if it is `-0.0`, which added to `0.0` is `0.0`.
+    pub(crate) fn zero(&self) -> f32 {
+        if self.reduced.is_empty() { -0.0 } else { 0.0 }
+    }
+
     /// Folds, and polls between pieces of the work.
     fn fold<T: Copy, A: Copy>(
         &self,
@@ -255,7 +260,8 @@ mod tests {
     use delegraph_core::Params;
 
     use super::*;
-    use crate::testing::{T, check, error};
+    use crate::testing::{self, T, check, error};
+    use crate::{BuiltinOpResolver, ReferenceOpResolver};
 
     fn keep(keep_dims: bool) -> Params {
         Params::Reducer(ReducerParams::default().keep_dims(keep_dims))
@@ -293,6 +299,18 @@ mod tests {
         );
         let e = error(op, 1, keep(true), &[x(), axes(&[3])], &[T::new(&[], &[0.0f32])]);
         assert!(e.contains("axis 3 is out of range for rank 3"), "{e}");
+    }
+
+    #[test]
+    fn a_scalar_is_its_own_sum() {
+        let (inputs, output) = ([Some(T::new(&[], &[-0.0f32])), axes(&[0])], [T::new(&[], &[0.0f32])]);
+        for op in [BuiltinOp::SUM, BuiltinOp::MEAN] {
+            let reference =
+                testing::run(ReferenceOpResolver::new(), op, 1, keep(false), &inputs, &output).unwrap();
+            let optimized =
+                testing::run(BuiltinOpResolver::new(), op, 1, keep(false), &inputs, &output).unwrap();
+            assert_eq!([&reference[0].1, &optimized[0].1], [&(-0.0f32).to_le_bytes().to_vec(); 2], "{op:?}");
+        }
     }
 
     #[test]
