@@ -6,8 +6,6 @@ import { faces, segment, square } from './tasks.js';
 const tasks = { segment, faces };
 const get = (id) => document.getElementById(id);
 const status = (text) => (get('status').textContent = text);
-/** The state of a run; not that of each picture of the camera, which a screen reader would read out. */
-const runStatus = (text) => stream || status(text);
 
 /** The longest side of a picture that is drawn. */
 const LONGEST = 960;
@@ -72,6 +70,9 @@ async function runOn(device) {
 
 async function runBoth() {
   if (!picture) return;
+  // A screen reader would read out each picture of the camera; the last one may end after the camera is off.
+  const ofCamera = Boolean(stream);
+  const runStatus = (text) => ofCamera || stream || status(text);
   runStatus('Running…');
   // One after the other: the times do not disturb each other.
   const onDevice = await runOn('webgpu');
@@ -130,8 +131,10 @@ async function toggleCamera() {
   const video = document.createElement('video');
   video.muted = true;
   video.srcObject = stream;
+  // Another start has its own loop.
+  const ours = stream;
   await video.play();
-  while (stream) {
+  while (stream === ours) {
     await show(video);
     await new Promise(requestAnimationFrame);
   }

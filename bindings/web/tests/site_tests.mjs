@@ -50,6 +50,9 @@ export async function siteTests(test, { page, context, base, work, model }) {
     await page.waitForFunction(() => [...document.querySelectorAll('canvas')].every((c) => c.width === 640 && c.height === 480));
     await page.click('#camera');
     await status('The camera is off.');
+    // The last picture is still computed. It leaves the status as it is.
+    await page.waitForTimeout(2000);
+    await status('The camera is off.');
     const results = await page.evaluate(() => [...document.querySelectorAll('canvas')].map((c) => c.getAttribute('aria-label')));
     check(results.every((text) => /face/i.test(text)), results.join('; '));
     return results[0];
