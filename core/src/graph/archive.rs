@@ -44,7 +44,9 @@ impl Directory {
             let comment = bytes.len().checked_sub(at).and_then(|n| n.checked_sub(END_LEN));
             starts_with(bytes, at, END) && u16_at(bytes, at, 20).map(usize::from) == comment
         };
-        let end = (earliest..=last).rev().find(is_end)?;
+        let tail = bytes.get(earliest..=last)?;
+        let first = END.first().copied()?;
+        let end = memchr::memrchr_iter(first, tail).filter_map(|at| at.checked_add(earliest)).find(is_end)?;
         let (count, size, declared) =
             (u16_at(bytes, end, 10)?, u32_at(bytes, end, 12)?, u32_at(bytes, end, 16)?);
         let start = end.checked_sub(usize::try_from(size).ok()?)?;

@@ -64,8 +64,6 @@ pub(super) fn read(
     let outputs = ids(table.outputs(), "the graph's output tensor")?;
     let mut nodes = exactly(table.operators().unwrap_or_default().len())?;
     for (i, operator) in table.operators().unwrap_or_default().iter().enumerate() {
-        let outputs = operator.outputs().unwrap_or_default();
-        let label = writes(&tensors, outputs.iter().filter_map(|o| usize::try_from(o).ok()));
         let (op, version) = match codes.get(index_of(operator.opcode_index())) {
             Some(Ok(code)) => code,
             Some(Err(message)) => return invalid!("node {i}: {message}"),
@@ -78,7 +76,11 @@ pub(super) fn read(
             }
         };
         let node = read_node(operator, op, *version, &tensors, buffers);
-        nodes.push(node.map_err(|e| at_node(i, op, &label, e))?);
+        nodes.push(node.map_err(|e| {
+            let outputs = operator.outputs().unwrap_or_default();
+            let label = writes(&tensors, outputs.iter().filter_map(|o| usize::try_from(o).ok()));
+            at_node(i, op, &label, e)
+        })?);
     }
     let mut subgraph = Subgraph::new(table.name().unwrap_or_default(), tensors, nodes, inputs, outputs);
     subgraph.set_debug_metadata(u32::try_from(table.debug_metadata_index()).ok());

@@ -3,7 +3,7 @@
 use super::{Invalid, at_node, invalid, writes};
 use crate::error::tensor_name;
 use crate::graph::callees::callees;
-use crate::graph::{Subgraph, Tensor, TensorId};
+use crate::graph::{Node, Subgraph, Tensor, TensorId};
 use crate::ops::Params;
 use crate::types::short_name;
 
@@ -24,57 +24,9 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
         begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
     }
     for (i, node) in subgraph.nodes.iter().enumerate() {
-        let constant = |id: &TensorId| subgraph.tensors.get(id.0).is_some_and(Tensor::is_constant);
-        let over_constants = node.op.builtin().is_some()
-            && !node.inputs.is_empty()
-            && node.inputs.iter().flatten().all(constant);
-        let label = writes(&subgraph.tensors, node.outputs.iter().map(|id| id.0));
-        let fail = |e| at_node(i, &node.op, &label, e);
-        for id in node.inputs.iter().flatten() {
-            match (available.get_mut(id.0), subgraph.tensors.get_mut(id.0)) {
-                (Some(true), Some(_)) => {}
-                (Some(slot), Some(tensor)) if tensor.shape.checked_elements() == Some(0) => {
-                    *slot = true;
-                    tensor.data = Some(0..0);
-                }
-                _ => {
-                    return Err(fail(Invalid(format!(
-                        "it reads tensor {} ({}), which is not an input, constant or variable and which no earlier node writes",
-                        id.0,
-                        subgraph.tensors.get(id.0).map(|t| tensor_name(&t.name, id.0)).unwrap_or_default()
-                    ))));
-                }
-            }
-        }
-        for id in &node.outputs {
-            match available.get_mut(id.0) {
-                Some(slot) if !*slot => *slot = true,
-                Some(_) if over_constants && begun.get(id.0) == Some(&false) => {}
-                _ => {
-                    return Err(fail(Invalid(format!(
-                        "it writes tensor {}, which is an input, a variable, a constant or written by an earlier node",
-                        id.0
-                    ))));
-                }
-            }
-            begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
-        }
-        // The format's default, 0, stands for version 1.
-        if let Params::StableHloComposite(composite) = &node.params
-            && composite.version < 0
-        {
-            let (name, version) = (short_name(&composite.name), composite.version);
-            return Err(fail(Invalid(format!(
-                "composite \"{name}\" has version {version}; versions start at 1"
-            ))));
-        }
-        for callee in callees(&node.params) {
-            if usize::try_from(callee).ok().is_none_or(|c| c >= subgraphs) {
-                return Err(fail(Invalid(format!(
-                    "it calls subgraph {callee}, which does not exist; the file has {subgraphs}"
-                ))));
-            }
-        }
+        check_node(node, &mut subgraph.tensors, (&mut available, &mut begun), subgraphs).map_err(|e| {
+            at_node(i, &node.op, &writes(&subgraph.tensors, node.outputs.iter().map(|id| id.0)), e)
+        })?;
     }
     for id in &subgraph.outputs {
         match (available.get(id.0), subgraph.tensors.get_mut(id.0)) {
@@ -84,6 +36,61 @@ pub(super) fn check_nodes(subgraph: &mut Subgraph, subgraphs: usize) -> Result<(
                 let name = tensor.map(|t| tensor_name(&t.name, id.0)).unwrap_or_default();
                 return invalid!("the graph's output tensor {} ({name}) is never written", id.0);
             }
+        }
+    }
+    Ok(())
+}
+
+/// Checks a node after all earlier ones: `available` is true for tensors that it can read, `begun` false for variables that
+/// no node has written yet.
+fn check_node(
+    node: &Node,
+    tensors: &mut [Tensor],
+    (available, begun): (&mut [bool], &mut [bool]),
+    subgraphs: usize,
+) -> Result<(), Invalid> {
+    let constant = |id: &TensorId| tensors.get(id.0).is_some_and(Tensor::is_constant);
+    let over_constants =
+        node.op.builtin().is_some() && !node.inputs.is_empty() && node.inputs.iter().flatten().all(constant);
+    for id in node.inputs.iter().flatten() {
+        match (available.get_mut(id.0), tensors.get_mut(id.0)) {
+            (Some(true), Some(_)) => {}
+            (Some(slot), Some(tensor)) if tensor.shape.checked_elements() == Some(0) => {
+                *slot = true;
+                tensor.data = Some(0..0);
+            }
+            _ => {
+                return invalid!(
+                    "it reads tensor {} ({}), which is not an input, constant or variable and which no earlier node writes",
+                    id.0,
+                    tensors.get(id.0).map(|t| tensor_name(&t.name, id.0)).unwrap_or_default()
+                );
+            }
+        }
+    }
+    for id in &node.outputs {
+        match available.get_mut(id.0) {
+            Some(slot) if !*slot => *slot = true,
+            Some(_) if over_constants && begun.get(id.0) == Some(&false) => {}
+            _ => {
+                return invalid!(
+                    "it writes tensor {}, which is an input, a variable, a constant or written by an earlier node",
+                    id.0
+                );
+            }
+        }
+        begun.get_mut(id.0).into_iter().for_each(|b| *b = true);
+    }
+    // The format's default, 0, stands for version 1.
+    if let Params::StableHloComposite(composite) = &node.params
+        && composite.version < 0
+    {
+        let (name, version) = (short_name(&composite.name), composite.version);
+        return invalid!("composite \"{name}\" has version {version}; versions start at 1");
+    }
+    for callee in callees(&node.params) {
+        if usize::try_from(callee).ok().is_none_or(|c| c >= subgraphs) {
+            return invalid!("it calls subgraph {callee}, which does not exist; the file has {subgraphs}");
         }
     }
     Ok(())
