@@ -64,12 +64,14 @@ fn models() {
                 interpreter.invoke().unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            let before = ALLOCATIONS.load(Ordering::Relaxed);
-            for _ in 0..3 {
-                interpreter.invoke().unwrap();
-            }
-            let taken = ALLOCATIONS.load(Ordering::Relaxed) - before;
-            assert_eq!(taken, 0, "{form} on {kernels} with {threads} threads allocates while invoking");
+            let mut taken = || {
+                let before = ALLOCATIONS.load(Ordering::Relaxed);
+                (0..3).for_each(|_| interpreter.invoke().unwrap());
+                ALLOCATIONS.load(Ordering::Relaxed) - before
+            };
+            // On a busy machine a thread may start only now.
+            let taken = (0..5).map(|_| taken()).min();
+            assert_eq!(taken, Some(0), "{form} on {kernels} with {threads} threads allocates while invoking");
         }
     }
 }

@@ -68,10 +68,9 @@ async function runOn(device) {
   }
 }
 
-async function runBoth() {
+async function runBoth(ofCamera) {
   if (!picture) return;
   // A screen reader would read out each picture of the camera; the last one may end after the camera is off.
-  const ofCamera = Boolean(stream);
   const runStatus = (text) => ofCamera || stream || status(text);
   runStatus('Running…');
   // One after the other: the times do not disturb each other.
@@ -86,12 +85,12 @@ async function runBoth() {
 }
 
 /** Runs do not overlap. */
-function run() {
-  running = running.then(runBoth);
+function run(ofCamera = false) {
+  running = running.then(() => runBoth(ofCamera));
   return running;
 }
 
-async function show(source) {
+async function show(source, ofCamera) {
   const bitmap = await createImageBitmap(source);
   const scale = Math.min(1, LONGEST / Math.max(bitmap.width, bitmap.height));
   picture?.close();
@@ -100,7 +99,7 @@ async function show(source) {
     resizeHeight: Math.round(bitmap.height * scale),
     resizeQuality: 'high',
   });
-  await run();
+  await run(ofCamera);
 }
 
 async function showFile(file) {
@@ -135,15 +134,15 @@ async function toggleCamera() {
   const ours = stream;
   await video.play();
   while (stream === ours) {
-    await show(video);
+    await show(video, true);
     await new Promise(requestAnimationFrame);
   }
 }
 
 get('file').addEventListener('change', ({ target }) => target.files[0] && showFile(target.files[0]));
 get('camera').addEventListener('click', toggleCamera);
-get('task').addEventListener('change', run);
-get('again').addEventListener('click', run);
+get('task').addEventListener('change', () => run());
+get('again').addEventListener('click', () => run());
 const drop = get('drop');
 drop.addEventListener('dragover', (event) => {
   event.preventDefault();

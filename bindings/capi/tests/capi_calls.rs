@@ -356,6 +356,7 @@ fn limits_hold() {
     dg_model_delete(model);
 
     let model = from_bytes(&signatures()).unwrap();
+    assert_eq!(dg_options_set_time_limit(options, 0), DG_OK);
     assert_eq!(dg_options_set_max_memory(options, 1 << 20), DG_OK);
     let it = create(model, options).unwrap();
     for input in [0, 1] {

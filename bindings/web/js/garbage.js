@@ -16,7 +16,7 @@ function addObject() {
 for (let i = 0; i < 4; i++) addObject();
 
 /**
- * Waits, for seconds at most, until objects that nothing refers to have ended. An engine does not count the memory of a
+ * Waits, for twenty seconds at most, until objects that nothing refers to have ended. An engine does not count the memory of a
  * WebAssembly module when it decides whether to collect them, but that of buffers.
  */
 export async function collectGarbage() {
@@ -29,7 +29,7 @@ export async function collectGarbage() {
     objects.shift();
     // Buffers that survive collections of young objects. Nothing is written, so they take no memory.
     const buffers = [];
-    for (let i = 0; i < 100 && !ended; i++) {
+    for (let i = 0; i < 500 && !ended; i++) {
       buffers[i % 8] = new ArrayBuffer(2 ** 27);
       await turn();
     }

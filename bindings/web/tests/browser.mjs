@@ -30,6 +30,7 @@ export async function withPage(work, f, { init } = {}) {
     return await f(page, context);
   } finally {
     await context.close();
-    rmSync(profile, { recursive: true, force: true });
+    // Processes of the browser may still write there.
+    rmSync(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   }
 }

@@ -161,7 +161,9 @@ pub(super) fn again(trial: &Trial<'_>) -> Found {
 
 /// Runs two interpreters at the same time, each with its own delegate.
 pub(super) fn threads(trial: &Trial<'_>) -> Found {
+    let together = std::sync::Barrier::new(2);
     let work = || -> Result<Option<String>> {
+        together.wait();
         for _ in 0..2 {
             let mut interpreter = trial.interpreter(Some(trial.make()?))?;
             let got = trial.run(&mut interpreter)?;

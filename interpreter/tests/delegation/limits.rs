@@ -102,7 +102,7 @@ fn a_delegate_is_interrupted_between_nodes() {
     let asked = Arc::new(AtomicUsize::new(0));
     let delegate = || Slow { versions: VersionTable::new(&[(NEG, 1)]), asked: Arc::clone(&asked) };
     let model = chain(&[NEG; 100]);
-    let limits = ResourceLimits::default().with_time(Duration::from_millis(50));
+    let limits = ResourceLimits::default().with_time(Duration::from_millis(200));
     let built = Interpreter::builder(model.clone()).delegate(Simple(delegate())).limits(limits).build();
     assert!(matches!(built, Err(Error::LimitExceeded(_))), "{built:?}");
     let before = asked.load(Ordering::Relaxed);
