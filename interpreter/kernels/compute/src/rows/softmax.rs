@@ -84,102 +84,150 @@ struct RowsTask<'a> {
     out: &'a mut [f32],
 }
 
-/// Evaluates an expression per vector of a row, with another one for the last, incomplete vector.
-macro_rules! vectors {
-    ($S:ident, $len:expr, $i:ident, $n:ident => $full:expr, $rest:expr) => {{
-        let mut $i = 0;
-        while $i + $S::LANES <= $len {
-            $full;
-            $i += $S::LANES;
-        }
-        if $i < $len {
-            let $n = $len - $i;
-            $rest;
-        }
-    }};
-}
+/// Rows that are computed together, which hides the latency of folds and shares their instructions.
+const TOGETHER: usize = 4;
 
-/// Sum or maximum of lanes, in halves: one after the other, they would wait for each other. Missing lanes are neutral.
-#[inline(always)]
-fn fold<const MAX: bool>(mut lanes: [f32; 16]) -> f32 {
-    for half in [8, 4, 2, 1] {
-        for i in 0..half {
-            let (a, b) = (lanes[i], lanes[i + half]);
-            lanes[i] = if !MAX {
-                a + b
-            } else if b > a {
-                b
-            } else {
-                a
-            };
-        }
-    }
-    lanes[0]
-}
+/// Maximum number of elements of a row that is computed with others: four rows and their results fit into the
+/// first-level cache.
+const TOGETHER_MAX: usize = 512;
 
 impl SimdTask for RowsTask<'_> {
     type Out = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let depth = self.depth;
-        let beta = match self.kind {
-            Softmax::Probabilities { beta } => beta,
-            Softmax::Logarithms => 1.0,
-        };
-        let (mut lanes, mut highest) = ([0f32; 16], [f32::NEG_INFINITY; 16]);
-        for (i, out) in self.out.chunks_exact_mut(depth).enumerate() {
-            let to = out.as_mut_ptr();
-            let from = self.input.map_or(to.cast_const(), |input| input[i * depth..][..depth].as_ptr());
-            // SAFETY: both rows have `depth` elements, and may be one. `lanes` is as long as the longest vector. The
-            // instructions exist by the caller's contract.
-            unsafe {
-                let lowest = S::splat(f32::NEG_INFINITY);
-                let mut most = lowest;
-                vectors!(S, depth, i, n => most = S::max(S::load(from.add(i)), most), {
-                    if depth >= S::LANES {
-                        // Some elements are read twice, which does not change the maximum.
-                        most = S::max(S::load(from.add(depth - S::LANES)), most);
-                    } else {
-                        for k in 0..n {
-                            most = S::max(S::splat(*from.add(i + k)), most);
-                        }
-                    }
-                });
-                S::store(highest.as_mut_ptr(), most);
-                let max = fold::<true>(highest);
-                let (shift, factor) = (S::splat(max), S::splat(beta));
-                let mut sum = S::splat(0.0);
-                let mut rest = 0.0;
-                vectors!(S, depth, i, n => {
-                    let e = math::exp::<S>(S::mul(S::sub(S::load(from.add(i)), shift), factor));
-                    S::store(to.add(i), e);
-                    sum = S::add(sum, e);
-                }, {
-                    let e = math::exp::<S>(S::mul(S::sub(S::load_n(from.add(i), n), shift), factor));
-                    S::store_n(to.add(i), e, n);
-                    S::store(lanes.as_mut_ptr(), e);
-                    rest = lanes[..n].iter().sum();
-                });
-                let mut sums = [0f32; 16];
-                S::store(sums.as_mut_ptr(), sum);
-                let total = fold::<false>(sums) + rest;
-                match self.kind {
-                    Softmax::Probabilities { .. } => {
-                        let scale = S::splat(1.0 / total);
-                        vectors!(S, depth, i, n => S::store(to.add(i), S::mul(S::load(to.add(i)), scale)),
-                            S::store_n(to.add(i), S::mul(S::load_n(to.add(i), n), scale), n));
-                    }
-                    Softmax::Logarithms => {
-                        let log = S::splat(total.ln());
-                        vectors!(S, depth, i, n => S::store(to.add(i), S::sub(S::sub(S::load(from.add(i)), shift), log)),
-                            S::store_n(to.add(i), S::sub(S::sub(S::load_n(from.add(i), n), shift), log), n));
-                    }
-                }
+        let Self { kind, depth, input, out } = self;
+        let (rows, to) = (out.len().checked_div(depth).unwrap_or(0), out.as_mut_ptr());
+        let from = input.map_or(to.cast_const(), |input| input[..rows * depth].as_ptr());
+        let mut row = 0;
+        // SAFETY: both slices have `rows` rows, or are one; the instructions exist by the caller's contract.
+        unsafe {
+            while depth <= TOGETHER_MAX && row + TOGETHER <= rows {
+                together::<S, TOGETHER>(kind, depth, from.add(row * depth), to.add(row * depth));
+                row += TOGETHER;
+            }
+            while row < rows {
+                together::<S, 1>(kind, depth, from.add(row * depth), to.add(row * depth));
+                row += 1;
             }
         }
     }
 }
+
+/// The sum of the lanes of `R` vectors, or their maximum if `MAX`, as of [`Simd::fold4`]: in all lanes if `R` is 1, in
+/// quarters if it is 4.
+///
+/// # Safety
+/// As for [`Simd`].
+#[inline(always)]
+unsafe fn fold<S: Simd, const R: usize, const MAX: bool>(v: [S::F; R]) -> S::F {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { S::fold4::<MAX>([v[0], v[1 % R], v[2 % R], v[3 % R]]) }
+}
+
+/// The results of [`fold`], each in all lanes of its vector.
+///
+/// # Safety
+/// As for [`Simd`].
+#[inline(always)]
+unsafe fn each<S: Simd, const R: usize>(folded: S::F) -> [S::F; R] {
+    let mut rows = [folded; R];
+    if R > 1 {
+        // SAFETY: the caller meets the contract of this function.
+        let quarters = unsafe { S::quarters(folded) };
+        rows.iter_mut().zip(quarters).for_each(|(row, quarter)| *row = quarter);
+    }
+    rows
+}
+
+/// Applies the function to `R` rows, 1 or 4. Results of a row do not depend on the rows that are computed with it.
+///
+/// # Safety
+/// The pointers must be valid for `R * depth` elements, and may be equal. The processor must have the instructions of
+/// `S`.
+#[inline(always)]
+unsafe fn together<S: Simd, const R: usize>(kind: Softmax, depth: usize, from: *const f32, to: *mut f32) {
+    let (beta, logarithms) = match kind {
+        Softmax::Probabilities { beta } => (beta, false),
+        Softmax::Logarithms => (1.0, true),
+    };
+    // The last, incomplete vectors stay in registers: reading back a store with a mask would have to wait for it.
+    let (full, rest) = (depth - depth % S::LANES, depth % S::LANES);
+    // SAFETY: valid by the caller's contract.
+    unsafe {
+        // With a negative factor, the lowest element has the highest exponent.
+        let sign = S::splat(1f32.copysign(beta));
+        let (lowest, zero) = (S::splat(f32::NEG_INFINITY), S::splat(0.0));
+        // Lanes of `last` that are elements of a row.
+        let mask = S::lt(S::load(LANE_NUMBERS.as_ptr()), S::splat(rest as f32));
+        let mut last = [zero; R];
+        let mut most = [lowest; R];
+        for i in (0..full).step_by(S::LANES) {
+            for (r, most) in most.iter_mut().enumerate() {
+                *most = S::max(S::mul(S::load(from.add(r * depth + i)), sign), *most);
+            }
+        }
+        if rest > 0 {
+            for (r, (last, most)) in last.iter_mut().zip(&mut most).enumerate() {
+                *last = S::load_n(from.add(r * depth + full), rest);
+                *most = S::max(S::select(mask, S::mul(*last, sign), lowest), *most);
+            }
+        }
+        let shift = each::<S, R>(S::mul(fold::<S, R, true>(most), sign));
+        let factor = S::splat(beta);
+        let mut sum = [zero; R];
+        for i in (0..full).step_by(S::LANES) {
+            for (r, (sum, shift)) in sum.iter_mut().zip(shift).enumerate() {
+                let x = S::load(from.add(r * depth + i));
+                let e = math::exp_negative::<S>(S::mul(S::sub(x, shift), factor));
+                *sum = S::add(*sum, e);
+                if !logarithms {
+                    S::store(to.add(r * depth + i), e);
+                }
+            }
+        }
+        if rest > 0 {
+            for ((last, sum), shift) in last.iter_mut().zip(&mut sum).zip(shift) {
+                let e = math::exp_negative::<S>(S::mul(S::sub(*last, shift), factor));
+                *sum = S::add(*sum, S::select(mask, e, zero));
+                if !logarithms {
+                    *last = e;
+                }
+            }
+        }
+        let total = fold::<S, R, false>(sum);
+        if logarithms {
+            let mut totals = [0f32; 16];
+            S::store(totals.as_mut_ptr(), total);
+            for (r, (last, shift)) in last.into_iter().zip(shift).enumerate() {
+                let log = S::splat(totals[r * (S::LANES / 4)].ln());
+                for i in (r * depth..r * depth + full).step_by(S::LANES) {
+                    S::store(to.add(i), S::sub(S::sub(S::load(from.add(i)), shift), log));
+                }
+                if rest > 0 {
+                    S::store_n(to.add(r * depth + full), S::sub(S::sub(last, shift), log), rest);
+                }
+            }
+            return;
+        }
+        let scale = each::<S, R>(S::div(S::splat(1.0), total));
+        for i in (0..full).step_by(S::LANES) {
+            for (r, scale) in scale.into_iter().enumerate() {
+                let to = to.add(r * depth + i);
+                S::store(to, S::mul(S::load(to), scale));
+            }
+        }
+        if rest > 0 {
+            for (r, (last, scale)) in last.into_iter().zip(scale).enumerate() {
+                S::store_n(to.add(r * depth + full), S::mul(last, scale), rest);
+            }
+        }
+    }
+}
+
+/// The numbers of the lanes of the longest vector.
+static LANE_NUMBERS: [f32; 16] =
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
 
 /// SOFTMAX of bytes by a table.
 #[derive(Clone, Debug)]
@@ -283,6 +331,97 @@ impl SimdTask for BytesTask<'_> {
                 .for_each(|(r, exp)| *r = steps(*exp * factor, signed, zero_point));
             for (o, x) in out.iter_mut().zip(row) {
                 *o = results[usize::from(max.wrapping_sub(x ^ flip))];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use delegraph_core::kernel::Serial;
+
+    use super::*;
+    use crate::random::Rng;
+    use crate::threads::pool::ThreadPool;
+
+    /// The function of rows in double precision.
+    fn expected(kind: Softmax, depth: usize, input: &[f32]) -> Vec<f64> {
+        let beta = match kind {
+            Softmax::Probabilities { beta } => beta.into(),
+            Softmax::Logarithms => 1.0,
+        };
+        let of_row = |row: &[f32]| {
+            let exponents: Vec<f64> = row.iter().map(|x| f64::from(*x) * beta).collect();
+            let max = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let log = max + exponents.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+            exponents.into_iter().map(move |x| match kind {
+                Softmax::Probabilities { .. } => (x - log).exp(),
+                Softmax::Logarithms => x - log,
+            })
+        };
+        input.chunks(depth).flat_map(of_row).collect()
+    }
+
+    #[test]
+    fn rows_of_any_length() {
+        let mut rng = Rng::new(53);
+        let pool = ThreadPool::new(3);
+        for &isa in Isa::available() {
+            for round in 0..200 {
+                let depth = if round % 10 == 0 { rng.range(1, 1200) } else { rng.range(1, 70) };
+                let rows = if round % 20 == 5 { rng.range(300, 900) } else { rng.range(0, 9) };
+                let range = [1.0, 10.0, 60.0][round % 3];
+                let input: Vec<f32> = rng.floats(rows * depth).iter().map(|x| 3.0 + x * range).collect();
+                let beta = [1.0, 1.0 + rng.float(), -1.0 - rng.float().abs(), 0.0][round / 2 % 4];
+                let kind = [Softmax::Probabilities { beta }, Softmax::Logarithms][round % 2];
+                let what = format!("{} {kind:?} {rows}x{depth}", isa.name());
+                let mut out = vec![f32::NAN; input.len()];
+                softmax(isa, kind, depth, &input, &mut out, &Serial).unwrap();
+                for (i, (got, e)) in out.iter().zip(expected(kind, depth, &input)).enumerate() {
+                    let tolerance =
+                        if kind == Softmax::Logarithms { 1e-6 * (1.0 + e.abs()) } else { 5e-5 * e + 1e-37 };
+                    assert!(
+                        (f64::from(*got) - e).abs() <= tolerance,
+                        "{what}: element {i} is {got}, expected {e}"
+                    );
+                }
+                // Neither the rows that are computed with a row nor the threads change its results.
+                let mut each = vec![f32::NAN; input.len()];
+                for (row, to) in input.chunks(depth).zip(each.chunks_mut(depth)) {
+                    softmax(isa, kind, depth, row, to, &Serial).unwrap();
+                }
+                assert_eq!(each, out, "{what}, row by row");
+                let mut in_place = input.clone();
+                softmax_in_place(isa, kind, depth, &mut in_place, &pool).unwrap();
+                assert_eq!(in_place, out, "{what}, in place");
+            }
+        }
+    }
+
+    #[test]
+    fn special_values() {
+        let one = Softmax::Probabilities { beta: 1.0 };
+        for (&isa, depth) in Isa::available().iter().flat_map(|isa| (2..70).map(move |depth| (isa, depth))) {
+            // Five rows: all but two elements of the first and the last one are masked, the others have no result.
+            let mut input = vec![f32::NEG_INFINITY; 5 * depth];
+            for row in [0, 4] {
+                (input[row * depth], input[row * depth + depth - 1]) = (-1e30, -1e30);
+            }
+            input[depth..3 * depth].fill(1.0);
+            (input[2 * depth - 1], input[2 * depth]) = (f32::NAN, f32::INFINITY);
+            let mut out = vec![0.0; input.len()];
+            softmax(isa, one, depth, &input, &mut out, &Serial).unwrap();
+            for (row, out) in out.chunks(depth).enumerate() {
+                let right = |i: usize, x: f32| match row {
+                    0 | 4 if i == 0 || i == depth - 1 => x == 0.5,
+                    0 | 4 => x == 0.0,
+                    _ => x.is_nan(),
+                };
+                assert!(
+                    out.iter().enumerate().all(|(i, x)| right(i, *x)),
+                    "{} row {row}: {out:?}",
+                    isa.name()
+                );
             }
         }
     }

@@ -69,7 +69,7 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn sqrt(a: Self::F) -> Self::F;
     /// Nearest integer, ties to even.
     unsafe fn round(a: Self::F) -> Self::F;
-    /// `2^n` for integral `n` in -126..=127.
+    /// `2^n` for integral `n` in -126..=127; 0 for -127.
     unsafe fn exp2_int(n: Self::F) -> Self::F;
     /// `a < b` (false for NaN).
     unsafe fn lt(a: Self::F, b: Self::F) -> Self::M;
@@ -98,6 +98,66 @@ pub(crate) trait Simd: Copy + 'static {
             *sum = lanes[0];
         }
         sums
+    }
+
+    /// The sum of the lanes of each of four vectors, or their maximum if `MAX`; that of vector `i` is in all lanes of
+    /// quarter `i` of the result. The lanes of each vector are folded in the same order.
+    #[inline(always)]
+    unsafe fn fold4<const MAX: bool>(vectors: [Self::F; 4]) -> Self::F {
+        let mut folded = [0.0; 16];
+        for (v, to) in vectors.into_iter().zip(folded.chunks_exact_mut(Self::LANES / 4)) {
+            let mut lanes = [0.0; 16];
+            // SAFETY: no vector has more than 16 lanes; the instructions exist by the caller's contract.
+            unsafe { Self::store(lanes.as_mut_ptr(), v) };
+            // In halves: one after the other, lanes would wait for each other.
+            let mut count = Self::LANES;
+            while count > 1 {
+                count /= 2;
+                for lane in 0..count {
+                    let (a, b) = (lanes[lane], lanes[lane + count]);
+                    lanes[lane] = match MAX {
+                        true if a > b => a,
+                        true => b,
+                        false => a + b,
+                    };
+                }
+            }
+            to.fill(lanes[0]);
+        }
+        // SAFETY: see above.
+        unsafe { Self::load(folded.as_ptr()) }
+    }
+
+    /// For each quarter of a vector, its first lane in all lanes.
+    #[inline(always)]
+    unsafe fn quarters(v: Self::F) -> [Self::F; 4] {
+        let mut lanes = [0.0; 16];
+        // SAFETY: no vector has more than 16 lanes; the instructions exist by the caller's contract.
+        unsafe {
+            Self::store(lanes.as_mut_ptr(), v);
+            let step = Self::LANES / 4;
+            [
+                Self::splat(lanes[0]),
+                Self::splat(lanes[step]),
+                Self::splat(lanes[2 * step]),
+                Self::splat(lanes[3 * step]),
+            ]
+        }
+    }
+
+    /// The sum of two vectors, or their maximum if `MAX`.
+    #[cfg_attr(
+        not(any(
+            target_arch = "x86_64",
+            target_arch = "aarch64",
+            all(target_arch = "wasm32", target_feature = "simd128")
+        )),
+        allow(dead_code, reason = "the default of `fold4` has no vectors to fold")
+    )]
+    #[inline(always)]
+    unsafe fn fold2<const MAX: bool>(a: Self::F, b: Self::F) -> Self::F {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe { if MAX { Self::max(a, b) } else { Self::add(a, b) } }
     }
 
     /// Absolute value.

@@ -89,4 +89,30 @@ impl Simd for Neon {
             }
         }
     }
+
+    #[inline(always)]
+    unsafe fn fold4<const MAX: bool>([a, b, c, d]: [float32x4_t; 4]) -> float32x4_t {
+        // SAFETY: NEON exists by the trait's contract.
+        unsafe {
+            let ab = Self::fold2::<MAX>(vzip1q_f32(a, b), vzip2q_f32(a, b));
+            let cd = Self::fold2::<MAX>(vzip1q_f32(c, d), vzip2q_f32(c, d));
+            Self::fold2::<MAX>(
+                vcombine_f32(vget_low_f32(ab), vget_low_f32(cd)),
+                vcombine_f32(vget_high_f32(ab), vget_high_f32(cd)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn quarters(v: float32x4_t) -> [float32x4_t; 4] {
+        // SAFETY: NEON exists by the trait's contract.
+        unsafe {
+            [
+                vdupq_laneq_f32::<0>(v),
+                vdupq_laneq_f32::<1>(v),
+                vdupq_laneq_f32::<2>(v),
+                vdupq_laneq_f32::<3>(v),
+            ]
+        }
+    }
 }

@@ -80,4 +80,25 @@ impl Simd for Simd128 {
             }
         };
     }
+
+    #[inline(always)]
+    unsafe fn fold4<const MAX: bool>([a, b, c, d]: [v128; 4]) -> v128 {
+        let (ab, ab_high) = (i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<2, 6, 3, 7>(a, b));
+        let (cd, cd_high) = (i32x4_shuffle::<0, 4, 1, 5>(c, d), i32x4_shuffle::<2, 6, 3, 7>(c, d));
+        // SAFETY: the instructions exist by the trait's contract.
+        unsafe {
+            let (ab, cd) = (Self::fold2::<MAX>(ab, ab_high), Self::fold2::<MAX>(cd, cd_high));
+            Self::fold2::<MAX>(i64x2_shuffle::<0, 2>(ab, cd), i64x2_shuffle::<1, 3>(ab, cd))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn quarters(v: v128) -> [v128; 4] {
+        [
+            i32x4_shuffle::<0, 0, 0, 0>(v, v),
+            i32x4_shuffle::<1, 1, 1, 1>(v, v),
+            i32x4_shuffle::<2, 2, 2, 2>(v, v),
+            i32x4_shuffle::<3, 3, 3, 3>(v, v),
+        ]
+    }
 }

@@ -142,6 +142,29 @@ impl Simd for Sse41 {
             sums
         };
     }
+
+    #[inline(always)]
+    unsafe fn fold4<const MAX: bool>([a, b, c, d]: [__m128; 4]) -> __m128 {
+        // SAFETY: the instructions exist by the trait's contract.
+        unsafe {
+            let ab = Self::fold2::<MAX>(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+            let cd = Self::fold2::<MAX>(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+            Self::fold2::<MAX>(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn quarters(v: __m128) -> [__m128; 4] {
+        // SAFETY: the instructions exist by the trait's contract.
+        unsafe {
+            [
+                _mm_shuffle_ps::<0x00>(v, v),
+                _mm_shuffle_ps::<0x55>(v, v),
+                _mm_shuffle_ps::<0xaa>(v, v),
+                _mm_shuffle_ps::<0xff>(v, v),
+            ]
+        }
+    }
 }
 
 impl Simd for Avx2 {
@@ -202,6 +225,34 @@ impl Simd for Avx2 {
             }
         };
         sums(vectors: [__m256; 8]) -> [f32; 8] = sums_of_eight(vectors);
+    }
+
+    #[inline(always)]
+    unsafe fn fold4<const MAX: bool>([a, b, c, d]: [__m256; 4]) -> __m256 {
+        // SAFETY: the instructions exist by the trait's contract.
+        unsafe {
+            // Halves, then pairs: two lanes of each vector remain.
+            let low = _mm256_permute2f128_ps::<0x20>(a, c);
+            let ac = Self::fold2::<MAX>(low, _mm256_permute2f128_ps::<0x31>(a, c));
+            let low = _mm256_permute2f128_ps::<0x20>(b, d);
+            let bd = Self::fold2::<MAX>(low, _mm256_permute2f128_ps::<0x31>(b, d));
+            let low = _mm256_shuffle_ps::<0x44>(ac, bd);
+            let all = Self::fold2::<MAX>(low, _mm256_shuffle_ps::<0xee>(ac, bd));
+            Self::fold2::<MAX>(all, _mm256_permute_ps::<0xb1>(all))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn quarters(v: __m256) -> [__m256; 4] {
+        // SAFETY: the instructions exist by the trait's contract.
+        unsafe {
+            [
+                _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(0)),
+                _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(2)),
+                _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(4)),
+                _mm256_permutevar8x32_ps(v, _mm256_set1_epi32(6)),
+            ]
+        }
     }
 }
 
@@ -274,5 +325,34 @@ impl Simd for Avx512 {
             }
             sums_of_eight(halves)
         };
+    }
+
+    #[inline(always)]
+    unsafe fn fold4<const MAX: bool>([a, b, c, d]: [__m512; 4]) -> __m512 {
+        // SAFETY: the instructions exist by the trait's contract.
+        unsafe {
+            // Halves, then quarters: one quarter of each vector remains.
+            let low = _mm512_shuffle_f32x4::<0x44>(a, b);
+            let ab = Self::fold2::<MAX>(low, _mm512_shuffle_f32x4::<0xee>(a, b));
+            let low = _mm512_shuffle_f32x4::<0x44>(c, d);
+            let cd = Self::fold2::<MAX>(low, _mm512_shuffle_f32x4::<0xee>(c, d));
+            let even = _mm512_shuffle_f32x4::<0x88>(ab, cd);
+            let all = Self::fold2::<MAX>(even, _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+            let all = Self::fold2::<MAX>(all, _mm512_permute_ps::<0x4e>(all));
+            Self::fold2::<MAX>(all, _mm512_permute_ps::<0xb1>(all))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn quarters(v: __m512) -> [__m512; 4] {
+        // SAFETY: the instructions exist by the trait's contract.
+        unsafe {
+            [
+                _mm512_shuffle_f32x4::<0x00>(v, v),
+                _mm512_shuffle_f32x4::<0x55>(v, v),
+                _mm512_shuffle_f32x4::<0xaa>(v, v),
+                _mm512_shuffle_f32x4::<0xff>(v, v),
+            ]
+        }
     }
 }
