@@ -231,6 +231,58 @@ fn depthwise_convolutions_of_every_kind() {
 }
 
 #[test]
+fn depthwise_convolutions_of_groups_and_halves() {
+    let mut rng = Rng::new(14);
+    let pool = ThreadPool::new(3);
+    for &isa in Isa::available() {
+        let lanes = crate::simd::lanes(isa);
+        for round in 0..300 {
+            let window = [rng.range(1, 5), rng.range(1, 9)];
+            let inputs = rng.range(1, 9);
+            let (inputs, channels) = match round % 4 {
+                // Two input channels per vector, of which the last one may be missing.
+                0 => (inputs, inputs * lanes / 2),
+                // Several pixels per vector.
+                1 | 2 => (inputs.min(lanes / 2), inputs.min(lanes / 2)),
+                // All channels of a pixel before the next pixel.
+                _ => (256, 256),
+            };
+            let mut geo = random_geometry(&mut rng, inputs, window);
+            if round % 4 == 2 {
+                // As many columns of outputs as of inputs.
+                (geo.stride[1], geo.dilation[1]) = (1, 1);
+                (geo.output[1], geo.padding[1]) = (geo.input[1], window[1] / 2);
+            }
+            if channels == 256 {
+                geo.output = geo.output.map(|size| size.min(7));
+            }
+            let taps = window[0] * window[1];
+            let input = rng.floats(geo.input_len().unwrap());
+            let (weights, bias) = (rng.floats(taps * channels), rng.floats(channels));
+            let clamp = clamps(&mut rng);
+            let filter = Filter {
+                out_channels: channels,
+                height: window[0],
+                width: window[1],
+                in_channels: 1,
+                groups: inputs,
+            };
+            let grouped: Vec<f32> = pairs(channels, taps).map(|(c, t)| weights[t * channels + c]).collect();
+            let expected = naive_conv(&geo, &filter, &input, &grouped, &bias, clamp);
+            assert!(inputs == channels || DepthwiseF32::reads_repeatedly(isa, [inputs, channels]));
+            let conv = DepthwiseF32::pack(isa, [inputs, channels], window, &weights, Some(&bias)).unwrap();
+            let runs = [&pool as &dyn Parallel, &Serial].map(|par| {
+                let mut out = vec![f32::NAN; expected.len()];
+                conv.run(&geo, &input, &mut out, clamp, par).unwrap();
+                close(&out, &expected, taps, || format!("{} round {round} {geo:?}", isa.name()));
+                out
+            });
+            assert_eq!(runs[0], runs[1], "{} round {round} {geo:?}", isa.name());
+        }
+    }
+}
+
+#[test]
 fn nan_passes_the_clamp() {
     for &isa in Isa::available() {
         let gemm = GemmF32::pack(isa, (1, 3), &[1.0; 3], MatrixLayout::ColumnsContiguous, None).unwrap();
