@@ -17,6 +17,7 @@ use crate::matmul::gemm::{DenseRows, GemmPlan};
 use crate::matmul::gemm_i8::{Kernels, Out, PanelI8, Segments, TileFn, converted_len};
 use crate::matmul::geometry::{ConvGeometry, Filter, Reading};
 use crate::matmul::tiles::{self, Extent, Panels, TileKernel, Tiling};
+use crate::simd::int8::{Dot8, Dot8Task, dispatch};
 
 /// Destination of an 8-bit product.
 enum Target<'a> {
@@ -139,6 +140,24 @@ fn pack_segment(
     }
 }
 
+/// Sums of the weights of each column, which has `k`.
+struct Sums<'a> {
+    weights: &'a [u8],
+    k: usize,
+    flip: u8,
+    sums: &'a mut [i32],
+}
+
+impl Dot8Task for Sums<'_> {
+    #[inline(always)]
+    unsafe fn run<D: Dot8>(self) {
+        for (sum, weights) in self.sums.iter_mut().zip(self.weights.chunks_exact(self.k.max(1))) {
+            let signed = weights.iter().map(|&w| i32::from((w ^ self.flip).cast_signed()));
+            *sum = signed.fold(0, i32::wrapping_add);
+        }
+    }
+}
+
 impl PackedI8 {
     fn pack(isa: Isa, p: &Parts<'_>) -> Result<Self> {
         let k = product("weights", &[p.segments, p.len])?;
@@ -159,13 +178,14 @@ impl PackedI8 {
         let flip = if p.weight_quant.flip(false) { 0x80 } else { 0 };
         let weight_zero = p.weight_quant.zero_in(false);
         let input_zero = p.input.zero_in(kernels.is_unsigned(p.input));
-        for c in 0..count {
-            let (group, column) = (c / p.columns, c % p.columns);
-            let weights = &p.weights[c * k..(c + 1) * k];
-            let sum = weights.iter().fold(0i32, |s, &w| s.wrapping_add(i32::from((w ^ flip) as i8)));
-            let own = p.bias.map_or(0, |b| b[c]);
-            bias.as_mut_slice()[group * panels.padded() + column] =
-                own.wrapping_sub(sum.wrapping_mul(input_zero));
+        for group in 0..p.groups {
+            let weights = &p.weights[group * p.columns * k..][..p.columns * k];
+            let sums = &mut bias.as_mut_slice()[group * panels.padded()..][..p.columns];
+            dispatch(isa, Sums { weights, k, flip, sums });
+            for (column, sum) in sums.iter_mut().enumerate() {
+                let own = p.bias.map_or(0, |b| b[group * p.columns + column]);
+                *sum = own.wrapping_sub(sum.wrapping_mul(input_zero));
+            }
         }
         for group in 0..p.groups {
             let mut column = 0;
