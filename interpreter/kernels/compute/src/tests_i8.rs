@@ -343,21 +343,53 @@ fn depthwise(rng: &mut Rng, DepthwiseFilter { channels, window }: DepthwiseFilte
 
 /// Checks a depthwise layer on every instruction set.
 fn check_depthwise(l: &Layer, pool: &ThreadPool, round: usize) {
+    check_repeated(l, &l.input, pool, round);
+}
+
+/// Checks a depthwise layer on every instruction set. Its input repeats the channels of `input`. Returns the number of instruction
+/// sets that read these.
+fn check_repeated(l: &Layer, input: &[u8], pool: &ThreadPool, round: usize) -> usize {
     let (geo, channels, window) = (l.geo, l.filter.out_channels, [l.filter.height, l.filter.width]);
     let (filter, taps) = (DepthwiseFilter { channels, window }, window[0] * window[1]);
     let weights: Vec<u8> = pairs(taps, channels).map(|(t, c)| l.weights[c * taps + t]).collect();
     let expected = l.scale(&l.sums());
+    let repeated = ConvGeometry { in_channels: channels * input.len() / l.input.len().max(1), ..geo };
+    let mut direct = 0;
     for &isa in Isa::available() {
         let bias = Some(&l.bias[..]);
         let (output, quant) = (l.output(), l.weight_quant);
         let conv =
-            DepthwiseI8::pack(isa, filter, &geo, &weights, quant, bias, l.input_quant, output).unwrap();
+            DepthwiseI8::pack(isa, filter, &repeated, &weights, quant, bias, l.input_quant, output).unwrap();
+        direct += usize::from(conv.inputs() < channels);
+        let (geo, input) = match conv.inputs() == channels {
+            true => (geo, &l.input[..]),
+            false => (repeated, input),
+        };
         for par in [pool as &dyn Parallel, &Serial] {
             let mut got = vec![0; expected.len()];
-            conv.run(&geo, &l.input, &mut got, par).unwrap();
+            conv.run(&geo, input, &mut got, par).unwrap();
             same(&got, &expected, || format!("{} round {round} {geo:?} {quant:?}", isa.name()));
         }
     }
+    direct
+}
+
+/// Several output channels for each input channel.
+#[test]
+fn depthwise_convolutions_that_repeat_channels() {
+    let mut rng = Rng::new(19);
+    let pool = ThreadPool::new(3);
+    let mut direct = 0;
+    for round in 0..200 {
+        let (inputs, multiplier) = (rng.range(1, 18), [2, 3, 8, 16][rng.range(0, 3)]);
+        let window = [rng.range(1, 6), rng.range(1, 6)];
+        let mut l = depthwise(&mut rng, DepthwiseFilter { channels: inputs * multiplier, window });
+        let input = bytes(&mut rng, l.geo.input_len().unwrap() / multiplier);
+        l.input = input.iter().flat_map(|&byte| std::iter::repeat_n(byte, multiplier)).collect();
+        direct += check_repeated(&l, &input, &pool, round);
+    }
+    let wide = Isa::available().iter().any(|isa| isa.name() == "avx512vnni");
+    assert!(direct > 50 || !wide, "{direct} layers");
 }
 
 #[test]
@@ -380,6 +412,32 @@ fn depthwise_convolutions_of_single_rows() {
         let channels = rng.range(1, [20, 200][round % 2]);
         let filter = DepthwiseFilter { channels, window: [1, rng.range(1, 12)] };
         check_depthwise(&depthwise(&mut rng, filter), &pool, round);
+    }
+}
+
+/// Rows of more bytes than are copied at a time, and windows of about as many.
+#[test]
+fn depthwise_convolutions_of_long_rows() {
+    let mut rng = Rng::new(18);
+    let pool = ThreadPool::new(3);
+    for round in 0..24 {
+        let (channels, taps) = (rng.range(1, 100), rng.range(1, 6));
+        let mut l = depthwise(&mut rng, DepthwiseFilter { channels, window: [1, taps] });
+        let (stride, far) = (rng.range(1, 2), 17_000 / channels / 5 * rng.range(0, 2));
+        let (dilation, width) = (1 + far, 40_000 / channels);
+        let before = rng.range(0, 9);
+        let input = (width - 1) * stride + (taps - 1) * dilation + 1 - before;
+        l.geo = ConvGeometry {
+            batch: 1,
+            input: [2, input],
+            output: [2, width],
+            stride: [1, stride],
+            dilation: [1, dilation],
+            padding: [0, before],
+            ..l.geo
+        };
+        l.input = bytes(&mut rng, l.geo.input_len().unwrap());
+        check_depthwise(&l, &pool, round);
     }
 }
 

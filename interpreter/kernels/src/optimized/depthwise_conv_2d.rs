@@ -40,6 +40,7 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     if is_long_row(geo.output[1], taps, channels) || taps.saturating_mul(channels) > MAX_WEIGHTS {
         return Ok(None);
     }
+    let (geo, window) = turned(geo).unwrap_or((geo, window));
     // If several output channels read one input channel, the kernels get an input with repeated channels.
     let geo = ConvGeometry { in_channels: channels, ..geo };
     let layer = (DepthwiseFilter { channels, window }, multiplier);
@@ -62,6 +63,29 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     }
 }
 
+/// Maximum number of elements of an image that is turned: a single row is not divided over threads.
+const MAX_TURNED: usize = 1 << 15;
+
+/// Images of one column, as in convolutions over time, are those of one row, which kernels compute faster. Returns their geometry
+/// and window.
+fn turned(geo: ConvGeometry) -> Option<(ConvGeometry, [usize; 2])> {
+    let one_column = [geo.input[1], geo.output[1], geo.window[1]] == [1; 3] && geo.padding[1] == 0;
+    if !one_column || geo.output[0].saturating_mul(geo.in_channels) > MAX_TURNED {
+        return None;
+    }
+    let swap = |[height, width]: [usize; 2]| [width, height];
+    let turned = ConvGeometry {
+        input: swap(geo.input),
+        output: swap(geo.output),
+        window: swap(geo.window),
+        stride: swap(geo.stride),
+        dilation: swap(geo.dilation),
+        padding: swap(geo.padding),
+        ..geo
+    };
+    Some((turned, turned.window))
+}
+
 fn float(
     cx: &mut PrepareContext<'_>,
     (filter, multiplier): (DepthwiseFilter, usize),
@@ -80,7 +104,7 @@ fn float(
     let (inputs, multiplier) = if repeatedly { (inputs, 1) } else { (channels, multiplier) };
     let geo = ConvGeometry { in_channels: inputs, ..geo };
     let pack = || DepthwiseF32::pack(Isa::best(), [inputs, channels], window, weights, bias);
-    let conv = pack_shared(cx, &[inputs, channels], pack)?;
+    let conv = pack_shared(cx, &[inputs, channels, window[0]], pack)?;
     let spread = Spread::new::<f32>(cx, multiplier)?;
     let geo = geo.checked().map_err(compute_error)?;
     Ok(Some(Box::new(move |cx| {
@@ -107,9 +131,11 @@ fn integer(
     };
     let output = q.output(ties);
     let isa = Isa::best();
+    let geo = ConvGeometry { in_channels: filter.channels / multiplier, ..geo };
     let pack = || DepthwiseI8::pack(isa, filter, &geo, &q.weights, q.weight_quant, q.bias, q.input, output);
-    let conv = pack_shared(cx, &[filter.channels], pack)?;
-    let spread = Spread::bytes(cx, multiplier)?;
+    let conv = pack_shared(cx, &[geo.in_channels, filter.channels, filter.window[0]], pack)?;
+    let spread = Spread::bytes(cx, conv.inputs() / geo.in_channels)?;
+    let geo = ConvGeometry { in_channels: conv.inputs(), ..geo };
     let geo = geo.checked().map_err(compute_error)?;
     Ok(Some(Box::new(move |cx| {
         let (input, output) = (spread.input_bytes(cx)?, cx.output_bytes(0)?);

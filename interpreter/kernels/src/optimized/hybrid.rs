@@ -171,7 +171,7 @@ pub(super) fn depthwise_conv_2d(
     let isa = Isa::best();
     let DepthwiseFilter { channels, window } = filter;
     let pack = || DepthwiseF32::pack(isa, [channels; 2], window, &weights, None);
-    let conv = pack_shared(cx, &[channels], pack)?;
+    let conv = pack_shared(cx, &[channels, window[0]], pack)?;
     let columns =
         SumScales::new(&parts.scales, vec![0; channels], parts.bias.as_deref()).map_err(compute_error)?;
     let batch = geo.batch;

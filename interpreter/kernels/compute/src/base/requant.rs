@@ -430,6 +430,12 @@ impl Requant {
         Ok(Self { records, special: kinds, lanes, each, zero_point, low, high, away })
     }
 
+    /// Returns whether the records of all vectors are of the kind of the instruction set.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn is_special(&self) -> bool {
+        self.special.iter().all(|special| *special)
+    }
+
     /// Returns the values of `count` columns, beginning with `first`, which must be the first of a vector.
     #[inline]
     pub(crate) fn part(&self, first: usize, count: usize) -> RequantPart {

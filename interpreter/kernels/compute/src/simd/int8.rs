@@ -535,7 +535,7 @@ pub(crate) use wasm::Simd128Pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {
     avx2::Avx2Pairs,
-    vnni::{Vnni, scaled},
+    vnni::{Vnni, scaled, scaled_wide},
     vnni256::{AvxVnni, VnniVl},
 };
 

@@ -47,17 +47,10 @@ pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
         let record = q.records.add(at * record(Vnni::RECORDS));
         let value = |i: usize| Vnni::load(record.add(i * Vnni::LANES));
         if *q.special.add(at / Vnni::LANES) {
-            let (m_even, m_odd) = (value(0), value(1));
-            let x_odd = _mm512_shuffle_epi32::<0b11_11_01_01>(x);
-            let (mut even, mut odd) = (_mm512_mul_epi32(x, m_even), _mm512_mul_epi32(x_odd, m_odd));
-            if q.away {
-                let unit = _mm512_and_si512(x, _mm512_srli_epi64::<32>(m_even));
-                let unit_odd = _mm512_and_si512(x_odd, _mm512_srli_epi64::<32>(m_odd));
-                (even, odd) = (_mm512_sub_epi64(even, unit), _mm512_sub_epi64(odd, unit_odd));
-            }
-            let (even, odd) = (_mm512_add_epi64(even, value(2)), _mm512_add_epi64(odd, value(3)));
-            let (even, odd) = (_mm512_srav_epi64(even, value(4)), _mm512_srav_epi64(odd, value(5)));
-            return _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd);
+            return match q.away {
+                true => scaled_wide::<true>(x, record),
+                false => scaled_wide::<false>(x, record),
+            };
         }
         let x = _mm512_sllv_epi32(x, value(1));
         let m = value(0);
@@ -79,6 +72,29 @@ pub(crate) unsafe fn scaled(x: __m512i, q: &RequantPart, at: usize) -> __m512i {
         let half = _mm512_mask_add_epi32(half, shifted, half, away);
         let y = _mm512_srav_epi32(_mm512_add_epi32(high, half), right);
         _mm512_add_epi32(y, Vnni::splat(q.zero_point))
+    }
+}
+
+/// As [`scaled`], for a wide record. `AWAY`: ties of some columns round away from zero.
+///
+/// # Safety
+/// As for [`Dot8`].
+#[inline(always)]
+pub(crate) unsafe fn scaled_wide<const AWAY: bool>(x: __m512i, record: *const i32) -> __m512i {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe {
+        let value = |i: usize| Vnni::load(record.add(i * Vnni::LANES));
+        let (m_even, m_odd) = (value(0), value(1));
+        let x_odd = _mm512_shuffle_epi32::<0b11_11_01_01>(x);
+        let (mut even, mut odd) = (_mm512_mul_epi32(x, m_even), _mm512_mul_epi32(x_odd, m_odd));
+        if AWAY {
+            let unit = _mm512_and_si512(x, _mm512_srli_epi64::<32>(m_even));
+            let unit_odd = _mm512_and_si512(x_odd, _mm512_srli_epi64::<32>(m_odd));
+            (even, odd) = (_mm512_sub_epi64(even, unit), _mm512_sub_epi64(odd, unit_odd));
+        }
+        let (even, odd) = (_mm512_add_epi64(even, value(2)), _mm512_add_epi64(odd, value(3)));
+        let (even, odd) = (_mm512_srav_epi64(even, value(4)), _mm512_srav_epi64(odd, value(5)));
+        _mm512_mask_blend_epi32(0b1010_1010_1010_1010, even, odd)
     }
 }
 

@@ -18,12 +18,16 @@ use crate::simd::int8::{Dot8, Dot8Task, Layout, dispatch};
 use crate::threads::share::{min_tasks, threads_for};
 use crate::windows::depthwise_i8_pairs::Pairs;
 #[cfg(target_arch = "x86_64")]
+use crate::windows::strip::BLOCK;
+#[cfg(target_arch = "x86_64")]
 use crate::windows::{depthwise_i8_row as row, depthwise_i8_wide as packed, depthwise_i8_x86 as x86};
 
 /// DEPTHWISE_CONV_2D of bytes with a packed filter and fused requantization and clamp.
 pub struct DepthwiseI8 {
     isa: Isa,
     filter: DepthwiseFilter,
+    /// Number of input channels.
+    inputs: usize,
     lanes: usize,
     /// Number of leading vectors, whose weights, bias and factors are in `wide` or `pairs` instead.
     skip: usize,
@@ -47,7 +51,8 @@ pub struct DepthwiseI8 {
 
 impl DepthwiseI8 {
     /// Packs a filter `[1, height, width, channels]` for windows like `geo`'s; input and output sizes may change.
-    /// `bias` is `[channels]`.
+    /// `bias` is `[channels]`. If `geo` has less input channels, the result may need an input with each of them repeated for
+    /// its output channels: see [`DepthwiseI8::inputs`].
     ///
     /// # Errors
     /// Fails if lengths do not match, a zero point or multiplier is out of range, or memory cannot be allocated.
@@ -111,15 +116,25 @@ impl DepthwiseI8 {
             i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
         };
         #[cfg(target_arch = "x86_64")]
-        let wide = match (isa.bytes(), packed::Order::best(geo)) {
-            (Bytes::Vnni, Some(order)) => {
-                packed::Wide::pack(order, &filter, weight, own.as_slice(), &output)?
+        let (wide, inputs) = {
+            let repeated = ConvGeometry { in_channels: channels, ..*geo };
+            let order = |geo| packed::Order::best(geo, channels).map(|order| (order, geo.in_channels));
+            match (isa.bytes(), order(geo).or_else(|| order(&repeated))) {
+                (Bytes::Vnni, Some((order, inputs))) => {
+                    let weights = (weights, flip, w0);
+                    let wide = packed::Wide::pack(order, &filter, weights, own.as_slice(), &output)?;
+                    // The other kernels need repeated channels.
+                    let inputs = if wide.is_some() { inputs } else { channels };
+                    (wide, inputs)
+                }
+                _ => (None, channels),
             }
-            _ => None,
         };
+        #[cfg(not(target_arch = "x86_64"))]
+        let inputs = channels;
         let pairs = Pairs::pack(isa, &filter, weight, own.as_slice(), input.flip(false), &output)?;
         #[cfg(target_arch = "x86_64")]
-        let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * packed::BLOCK / lanes).min(vectors));
+        let skip = wide.as_ref().map_or(0, |wide| (wide.blocks * BLOCK / lanes).min(vectors));
         #[cfg(not(target_arch = "x86_64"))]
         let skip = 0;
         let skip = if paired { vectors } else { skip };
@@ -143,6 +158,7 @@ impl DepthwiseI8 {
             pairs,
             isa,
             filter,
+            inputs,
             lanes,
             skip,
             packed,
@@ -156,7 +172,13 @@ impl DepthwiseI8 {
         })
     }
 
-    /// Convolves `input` `[batch, height, width, channels]` into `out` `[batch, height, width, channels]`. Needs no
+    /// The number of channels of the input.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Convolves `input` `[batch, height, width, inputs]` into `out` `[batch, height, width, channels]`. Needs no
     /// scratch.
     ///
     /// # Errors
@@ -174,11 +196,11 @@ impl DepthwiseI8 {
         if geo.window != self.filter.window {
             return Err(ComputeError::Range { what: "window" });
         }
-        if geo.in_channels != self.filter.channels {
+        if geo.in_channels != self.inputs {
             return Err(ComputeError::Range { what: "input channels" });
         }
         #[cfg(target_arch = "x86_64")]
-        if self.wide.as_ref().is_some_and(|wide| !wide.order.takes(geo)) {
+        if self.wide.as_ref().is_some_and(|wide| !wide.order.takes(geo, self.filter.channels)) {
             return Err(ComputeError::Range { what: "stride or dilation" });
         }
         let channels = self.filter.channels;
@@ -238,11 +260,16 @@ impl DepthwiseI8 {
             if vectors.start == 0 {
                 let work = row::Rows { wide, geo, input, blank, flip, out, rows };
                 // SAFETY: see below.
-                unsafe { work.run() };
+                unsafe {
+                    match wide.has_strips(geo) {
+                        true => work.run_strips(),
+                        false => work.run(),
+                    }
+                }
             }
             return end..end;
         }
-        let per_block = packed::BLOCK / self.lanes;
+        let per_block = BLOCK / self.lanes;
         let blocks = vectors.start / per_block..vectors.end.div_ceil(per_block).min(wide.blocks);
         if blocks.is_empty() {
             return vectors;

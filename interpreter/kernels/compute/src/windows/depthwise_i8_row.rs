@@ -8,7 +8,8 @@ use std::arch::x86_64::*;
 
 use crate::base::buffer::SharedMut;
 use crate::matmul::geometry::ConvGeometry;
-use crate::windows::depthwise_i8_wide::{BLOCK, Lines, Wide, finish, interleave};
+use crate::windows::depthwise_i8_wide::{Finish, Lines, Wide, interleave};
+use crate::windows::strip::BLOCK;
 
 /// A range of output rows.
 pub(super) struct Rows<'a> {
@@ -62,10 +63,8 @@ struct Block<'a> {
 /// are padding.
 struct Quad {
     rows: [*const u8; 4],
-    /// Position of that byte of the first row in its input row.
+    /// Position of that byte in its input row.
     position: isize,
-    /// Distance of the positions of neighbouring rows.
-    apart: isize,
     /// Bytes of an input row.
     line: usize,
 }
@@ -81,7 +80,7 @@ impl Quad {
 
 /// Returns the bytes of a block from position `at` on that are inside of a row of `line` bytes.
 #[inline(always)]
-fn inside(at: isize, line: usize) -> __mmask64 {
+pub(super) fn inside(at: isize, line: usize) -> __mmask64 {
     // Without branches: positions differ from block to block.
     let below = |end: isize| {
         let end = end.clamp(0, 64).cast_unsigned() as u64;
@@ -93,16 +92,13 @@ fn inside(at: isize, line: usize) -> __mmask64 {
 /// Requantizes the sums of block `phase` and stores its `n` bytes, which are bytes `start` and following ones of output row
 /// `row`. A macro, as the compiler does not inline functions with these instructions where there are several callers.
 macro_rules! store {
-    ($rows:expr, $sums:expr, $phase:expr, $row:expr, ($start:expr, $n:expr, $mask:expr)) => {{
+    ($rows:expr, $finish:expr, $sums:expr, $phase:expr, $row:expr, ($start:expr, $n:expr, $mask:expr)) => {{
         let (rows, wide, (start, n)) = ($rows, $rows.wide, ($start, $n));
-        let first = $phase * BLOCK;
-        let bias = wide.bias.as_slice()[first..first + BLOCK].as_ptr();
-        let bounds = [_mm512_set1_epi8(wide.bounds[0]), _mm512_set1_epi8(wide.bounds[1])];
         let (stride, line) = (rows.geo.stride[1], rows.geo.output[1] * wide.channels);
         // SAFETY: the caller of `Rows::run` has checked instructions and lengths, and has exclusive access to the row;
         // the bytes are those of existing pixels.
         unsafe {
-            let bytes = finish($sums, bias, &wide.requant.part(first, BLOCK), bounds, wide.signed);
+            let bytes = $finish.bytes($sums, $phase);
             let out = rows.out.ptr($row * line);
             if stride == 1 && n == BLOCK {
                 _mm512_storeu_si512(out.add(start).cast(), bytes);
@@ -111,7 +107,7 @@ macro_rules! store {
             } else {
                 let mut block = [0; BLOCK];
                 _mm512_storeu_si512(block.as_mut_ptr().cast(), bytes);
-                keep(&block[..n], start, wide.channels, std::slice::from_raw_parts_mut(out, line));
+                keep(&block, (start, n), wide.channels, std::slice::from_raw_parts_mut(out, line));
             }
         }
     }};
@@ -126,7 +122,7 @@ impl Rows<'_> {
     #[allow(clippy::needless_range_loop, reason = "iterators may be left without the instructions")]
     pub(super) unsafe fn run(self) {
         let (wide, geo, channels) = (self.wide, self.geo, self.wide.channels);
-        if !wide.turned && wide.window[1] <= SHORT && (2..=7).contains(&wide.window[0]) {
+        if wide.window[1] <= SHORT && (2..=7).contains(&wide.window[0]) {
             // SAFETY: the caller meets the contract of this function.
             return unsafe {
                 match wide.window[0] {
@@ -147,6 +143,8 @@ impl Rows<'_> {
         let before = (geo.padding[1] * channels).cast_signed();
         let flip = _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 });
         let blank = _mm512_set1_epi8(self.blank[0].cast_signed());
+        // SAFETY: the caller meets the contract of this function.
+        let finish = unsafe { Finish::new(wide) };
         for row in self.rows.clone() {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             let image = self.input.as_ptr().wrapping_add(image * geo.input[0] * line);
@@ -168,34 +166,13 @@ impl Rows<'_> {
                 let block = Block { wide, phase, step, mask, flip, blank };
                 let mut sums = [_mm512_setzero_si512(); 4];
                 for quad in 0..quads {
-                    let mut part = Quad { rows: [self.blank.as_ptr(); 4], position: from, apart: 0, line };
-                    if wide.turned {
-                        part.position += (quad * 4 * step).cast_signed();
-                        part.apart = step.cast_signed();
-                        let first = kept[0].at(0, part.position.cast_unsigned());
-                        // Written out, as the compiler would multiply in vectors. Missing rows have weights of zero.
-                        if kept[0].mask[0] != 0 {
-                            let taps = width - quad * 4;
-                            part.rows[0] = first;
-                            if taps > 1 {
-                                part.rows[1] = first.wrapping_add(step);
-                            }
-                            if taps > 2 {
-                                part.rows[2] = first.wrapping_add(2 * step);
-                            }
-                            if taps > 3 {
-                                part.rows[3] = first.wrapping_add(3 * step);
-                            }
-                        }
-                    } else {
-                        let lines = match kept.get(quad) {
-                            Some(lines) => *lines,
-                            None => Lines::new((geo, channels), images, y0, (quad * 4, height)),
-                        };
-                        let from = from.cast_unsigned();
-                        part.rows =
-                            [lines.at(0, from), lines.at(1, from), lines.at(2, from), lines.at(3, from)];
-                    }
+                    let lines = match kept.get(quad) {
+                        Some(lines) => *lines,
+                        None => Lines::new((geo, channels), images, y0, (quad * 4, height)),
+                    };
+                    let at = from.cast_unsigned();
+                    let rows = [lines.at(0, at), lines.at(1, at), lines.at(2, at), lines.at(3, at)];
+                    let part = Quad { rows, position: from, line };
                     // SAFETY: each existing byte that a tap reads is inside of the input, or in the padding, which
                     // also represents missing rows of the window.
                     sums = unsafe {
@@ -205,7 +182,7 @@ impl Rows<'_> {
                         }
                     };
                 }
-                store!(&self, sums, phase, row, (start, n, mask));
+                store!(&self, finish, sums, phase, row, (start, n, mask));
             }
         }
     }
@@ -230,6 +207,8 @@ impl Rows<'_> {
         let flip = _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 });
         let blank = _mm512_set1_epi8(self.blank[0].cast_signed());
         let before = (geo.padding[1] * channels).cast_signed();
+        // SAFETY: the caller meets the contract of this function.
+        let finish = unsafe { Finish::new(wide) };
         let none = Place { start: 0, n: 0, mask: 0, phase: 0, from: 0, inside: [0; SHORT] };
         for first in (0..len).step_by(PLACES * BLOCK) {
             let (mut places, mut count) = ([none; PLACES], 0);
@@ -285,7 +264,7 @@ impl Rows<'_> {
                             }
                         }
                     }
-                    store!(self, sums, place.phase, row, (place.start, place.n, place.mask));
+                    store!(self, finish, sums, place.phase, row, (place.start, place.n, place.mask));
                 }
             }
         }
@@ -309,12 +288,12 @@ impl Block<'_> {
         let alone = height - quad * 4 == 1;
         // No closures and iterators, which the compiler may leave without the instructions.
         macro_rules! load {
-            ($row:literal, $offset:ident, $masks:ident) => {{
+            ($row:literal, $offset:ident, $mask:ident) => {{
                 let at = part.rows[$row].wrapping_add($offset).cast();
                 // SAFETY: the caller meets the contract of this function; masked bytes are not read.
                 let bytes = unsafe {
                     match EDGE {
-                        true => _mm512_mask_loadu_epi8(self.blank, $masks[$row], at),
+                        true => _mm512_mask_loadu_epi8(self.blank, $mask, at),
                         false => _mm512_maskz_loadu_epi8(self.mask, at),
                     }
                 };
@@ -323,21 +302,15 @@ impl Block<'_> {
         }
         for tap in 0..width {
             let offset = tap * self.step;
-            let mut masks = [self.mask; 4];
+            let mut mask = self.mask;
             if EDGE {
-                masks = [self.mask & part.inside(offset.cast_signed()); 4];
-                if part.apart != 0 {
-                    for (row, mask) in masks.iter_mut().enumerate().skip(1) {
-                        let offset = offset.cast_signed() + row.cast_signed() * part.apart;
-                        *mask = self.mask & part.inside(offset);
-                    }
-                }
+                mask = self.mask & part.inside(offset.cast_signed());
             }
-            let first = load!(0, offset, masks);
+            let first = load!(0, offset, mask);
             // With a single row, the others have weights of zero.
             let others = match alone {
                 true => [first; 3],
-                false => [load!(1, offset, masks), load!(2, offset, masks), load!(3, offset, masks)],
+                false => [load!(1, offset, mask), load!(2, offset, mask), load!(3, offset, mask)],
             };
             // SAFETY: the processor has the instructions; `weights` has four vectors for each set of each tap.
             unsafe {
@@ -370,21 +343,32 @@ fn is_dropped(start: usize, n: usize, channels: usize) -> bool {
     pixel % 2 == 1 && (start + n - 1) / channels == pixel
 }
 
-/// Stores every other pixel of a row; `block` has the bytes of the row from `start` on.
-fn keep(block: &[u8], start: usize, channels: usize, out: &mut [u8]) {
-    let end = start + block.len();
-    for pixel in (start / channels).next_multiple_of(2)..end.div_ceil(channels) {
-        if pixel % 2 == 1 {
-            continue;
-        }
+/// Stores every other pixel of a row; the first `n` bytes of `block` are those of the row from `start` on.
+fn keep(block: &[u8; BLOCK], (start, n): (usize, usize), channels: usize, out: &mut [u8]) {
+    let end = start + n;
+    for pixel in ((start / channels).next_multiple_of(2)..end.div_ceil(channels)).step_by(2) {
         let bytes = (pixel * channels).max(start)..((pixel + 1) * channels).min(end);
         let to = pixel / 2 * channels + (bytes.start - pixel * channels);
-        let (to, from) = (&mut out[to..][..bytes.len()], &block[bytes.start - start..bytes.end - start]);
-        if to.len() < 16 {
-            // Takes less time than a call of `memcpy`.
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        let (from, len) = (bytes.start - start, bytes.len());
+        // Constant sizes, as a call of `memcpy` takes longer.
+        if len > 32 {
+            copy::<32>(block, from, out, to);
+            copy::<32>(block, from + len - 32, out, to + len - 32);
+        } else if len > 16 {
+            copy::<16>(block, from, out, to);
+            copy::<16>(block, from + len - 16, out, to + len - 16);
+        } else if from + 16 <= BLOCK && to + 16 <= out.len() {
+            // Bytes that are copied beyond the pixel are written later.
+            copy::<16>(block, from, out, to);
         } else {
-            to.copy_from_slice(from);
+            let (to, from) = (&mut out[to..][..len], &block[from..][..len]);
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         }
     }
+}
+
+/// Copies `N` bytes of `block` from `from` on to `to` and following places.
+#[inline(always)]
+fn copy<const N: usize>(block: &[u8; BLOCK], from: usize, out: &mut [u8], to: usize) {
+    out[to..][..N].copy_from_slice(&block[from..][..N]);
 }

@@ -8,14 +8,12 @@ use std::arch::x86_64::*;
 
 use crate::base::buffer::AlignedVec;
 use crate::base::error::{Result, product};
-use crate::base::requant::{ANY_SUM, OutputQuant, Records, Requant, RequantPart};
+use crate::base::requant::{ANY_SUM, OutputQuant, Records, Requant, RequantPart, record};
 use crate::matmul::geometry::{ConvGeometry, DepthwiseFilter};
-use crate::simd::int8::scaled;
+use crate::simd::int8::{Dot8, Vnni, scaled, scaled_wide};
+use crate::windows::strip::{self, BLOCK};
 
-/// Bytes of a block.
-pub(super) const BLOCK: usize = 64;
-
-/// Maximum number of bytes of a row that the windows of a block read, if they have several rows.
+/// Maximum number of bytes of a row that the windows of a block read.
 pub(super) const REACH: usize = 1024;
 
 /// Maximum number of blocks with separate weights.
@@ -28,17 +26,19 @@ fn phases(channels: usize) -> usize {
 }
 
 /// Returns whether parts of rows support windows of this geometry.
-fn row_takes(geo: &ConvGeometry) -> bool {
-    let channels = geo.in_channels;
-    channels > 0
-        && phases(channels) <= MAX_PHASES
-        && matches!(geo.stride[1], 1 | 2)
-        && reach(geo).is_some_and(|reach| reach <= REACH || geo.window[0] == 1)
+fn row_takes(geo: &ConvGeometry, channels: usize) -> bool {
+    if channels == 0 || phases(channels) > MAX_PHASES || !matches!(geo.stride[1], 1 | 2) {
+        return false;
+    }
+    match geo.window[0] == 1 || channels != geo.in_channels {
+        true => strip::takes(geo, channels),
+        false => reach(geo).is_some_and(|reach| reach <= REACH),
+    }
 }
 
 /// Number of bytes of a row that the windows of a block read.
 fn reach(geo: &ConvGeometry) -> Option<usize> {
-    let pixels = (geo.window[1] - 1).checked_mul(geo.dilation[1])?;
+    let pixels = geo.window[1].checked_sub(1)?.checked_mul(geo.dilation[1])?;
     pixels.checked_mul(geo.in_channels)?.checked_add(BLOCK)
 }
 
@@ -59,16 +59,28 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Returns the better order for these windows; `None` if neither is supported.
-    pub(super) fn best(geo: &ConvGeometry) -> Option<Self> {
-        let channels = geo.in_channels;
-        // Parts of rows also have the pixels between those of the output.
-        let (used, apart) = (channels as f32 / channels.next_multiple_of(BLOCK) as f32, geo.stride[1]);
+    /// Returns the better order for these windows and `channels` of the output; `None` if neither is supported.
+    pub(super) fn best(geo: &ConvGeometry, channels: usize) -> Option<Self> {
+        if channels != geo.in_channels {
+            return row_takes(geo, channels).then_some(Order::Row);
+        }
+        let used = channels as f32 / channels.next_multiple_of(BLOCK) as f32;
+        // The cost of parts of rows: they are copied, or also have the pixels between those of the output.
+        let narrow = geo.output[1].saturating_mul(channels) <= 2 * BLOCK;
+        let cost = match geo.stride[1] {
+            // Starting a row takes longer than its blocks.
+            _ if narrow => 2.0,
+            1 => 1.0,
+            _ if strip::takes(geo, channels) => 1.15,
+            _ => 2.0,
+        };
         let one_row = geo.window[0] == 1 && geo.window[1] > 1;
-        match (channels_take(geo), row_takes(geo)) {
+        // Neighbouring pixels share no columns.
+        let one_column = geo.window[1] == 1 && geo.stride[1] == 1 && !narrow;
+        match (channels_take(geo), row_takes(geo, channels)) {
             // Parts of rows multiply four columns of a single row at a time, rather than one.
-            (_, true) if one_row => Some(Order::Row),
-            (true, true) if used * apart as f32 > 0.7 => Some(Order::Channels),
+            (_, true) if one_row || one_column => Some(Order::Row),
+            (true, true) if used * cost > 0.7 => Some(Order::Channels),
             (_, true) => Some(Order::Row),
             (true, false) => Some(Order::Channels),
             (false, false) => None,
@@ -76,10 +88,10 @@ impl Order {
     }
 
     /// Returns whether an order supports windows of this geometry.
-    pub(super) fn takes(self, geo: &ConvGeometry) -> bool {
+    pub(super) fn takes(self, geo: &ConvGeometry, channels: usize) -> bool {
         match self {
             Order::Channels => channels_take(geo),
-            Order::Row => row_takes(geo),
+            Order::Row => row_takes(geo, channels),
         }
     }
 
@@ -121,24 +133,30 @@ pub(super) struct Wide {
     pub(super) bounds: [i8; 2],
     /// Whether the output is signed.
     pub(super) signed: bool,
+    /// Whether the records of all vectors are wide.
+    special: bool,
 }
 
 impl Wide {
-    /// Packs `weight(row, column, channel)`, from -255 to 255, and `bias[channel]`. `None` if the window or the output
-    /// is not supported, or a weight is 255, which is not the sum of two signed bytes.
+    /// Returns whether windows of this geometry, which the order supports, read strips.
+    pub(super) fn has_strips(&self, geo: &ConvGeometry) -> bool {
+        let (repeated, apart) = (self.channels != geo.in_channels, geo.stride[1] == 2);
+        self.turned || repeated || (apart && strip::takes(geo, self.channels))
+    }
+
+    /// Packs `weights` `[height, width, channels]`, whose bytes are signed after an exclusive or with `flip`, minus their
+    /// zero point, and `bias[channel]`. `None` if the window or the output is not supported, or a weight is 255, which
+    /// is not the sum of two signed bytes.
     pub(super) fn pack(
         order: Order,
         filter: &DepthwiseFilter,
-        weight: impl Fn(usize, usize, usize) -> i32,
+        (weights, flip, zero): (&[u8], u8, i32),
         bias: &[i32],
         output: &OutputQuant<'_>,
     ) -> Result<Option<Self>> {
         let channels = filter.channels;
         let turned = order == Order::Row && filter.window[0] == 1;
         let [height, width] = if turned { [filter.window[1], 1] } else { filter.window };
-        let weight = |row: usize, column: usize, c: usize| {
-            if turned { weight(column, row, c) } else { weight(row, column, c) }
-        };
         let blocks = if channels == 0 { 0 } else { order.blocks(channels) };
         let signed = output.low < 0;
         let bytes = if signed { -128..=127 } else { 0..=255 };
@@ -146,33 +164,37 @@ impl Wide {
         let padded = if order == Order::Row { Some(width) } else { padded(width) };
         let Some(padded) = padded.filter(|_| blocks > 0 && fits) else { return Ok(None) };
         let quads = height.div_ceil(4);
-        let all =
-            (0..height).flat_map(|y| (0..width).flat_map(move |x| (0..channels).map(move |c| (y, x, c))));
-        let double = all.clone().any(|(y, x, c)| i8::try_from(weight(y, x, c)).is_err());
-        if double && all.clone().any(|(y, x, c)| weight(y, x, c) > 2 * i32::from(i8::MAX)) {
+        let weight = |byte: u8| i32::from((byte ^ flip).cast_signed()) - zero;
+        let (least, most) = weights.iter().fold((i8::MAX, i8::MIN), |(least, most), &byte| {
+            let signed = (byte ^ flip).cast_signed();
+            (least.min(signed), most.max(signed))
+        });
+        let (least, most) = (i32::from(least) - zero, i32::from(most) - zero);
+        let double = least < i8::MIN.into() || most > i8::MAX.into();
+        if most > 2 * i32::from(i8::MAX) {
             return Ok(None);
         }
         let sets = 1 + usize::from(double);
         let len = product("weights", &[blocks, quads, padded, sets, BLOCK, 4])?;
-        let mut weights = AlignedVec::<i8>::zeroed(len)?;
-        let mut to = weights.as_mut_slice().iter_mut();
-        for block in 0..blocks {
-            for quad in 0..quads {
-                for (column, set) in (0..padded).flat_map(|column| (0..sets).map(move |set| (column, set))) {
-                    for i in 0..BLOCK {
-                        let c = order.channel(block * BLOCK + channel(i), channels);
-                        for (row, to) in (quad * 4..quad * 4 + 4).zip(&mut to) {
-                            if row < height && column < width && c < channels {
-                                let whole = weight(row, column, c);
-                                let first = whole.clamp(-128, 127);
-                                *to = (if set == 0 { first } else { whole - first }) as i8;
-                            }
-                        }
+        let mut packed = AlignedVec::<i8>::zeroed(len)?;
+        let at = |i: usize| order.channel(i / BLOCK * BLOCK + channel(i % BLOCK), channels);
+        let vectors = packed.as_mut_slice().chunks_exact_mut((quads * padded * sets * BLOCK * 4).max(1));
+        for (block, vectors) in vectors.enumerate() {
+            let channels_of: [usize; BLOCK] = std::array::from_fn(|i| at(block * BLOCK + i));
+            for (tap, weights) in weights.chunks_exact(channels).enumerate() {
+                let (row, column) = (tap / width, tap % width);
+                let vector = (row / 4 * padded + column) * sets * BLOCK * 4;
+                let to = &mut vectors[vector..][..sets * BLOCK * 4];
+                for (set, to) in to.chunks_exact_mut(BLOCK * 4).enumerate() {
+                    for (to, &c) in to.chunks_exact_mut(4).zip(&channels_of) {
+                        let Some(&byte) = weights.get(c) else { continue };
+                        let whole = weight(byte);
+                        let first = whole.clamp(-128, 127);
+                        to[row % 4] = (if set == 0 { first } else { whole - first }) as i8;
                     }
                 }
             }
         }
-        let at = |i: usize| order.channel(i / BLOCK * BLOCK + channel(i % BLOCK), channels);
         let mut ordered = AlignedVec::zeroed(blocks * BLOCK)?;
         ordered.as_mut_slice().iter_mut().enumerate().for_each(|(i, b)| {
             *b = bias.get(at(i)).copied().unwrap_or(0);
@@ -184,6 +206,7 @@ impl Wide {
             |i| Some(at(i)),
             |_| ANY_SUM,
         )?;
+        let special = requant.is_special();
         let bounds = [output.low as u8, output.high as u8].map(u8::cast_signed);
         Ok(Some(Wide {
             order,
@@ -192,11 +215,12 @@ impl Wide {
             turned,
             channels,
             double,
-            weights,
+            weights: packed,
             bias: ordered,
             requant,
             bounds,
             signed,
+            special,
         }))
     }
 }
@@ -208,7 +232,7 @@ fn channels_take(geo: &ConvGeometry) -> bool {
 
 /// Returns the width of the kernel for windows of this width; `None` if they are wider than every kernel.
 fn padded(width: usize) -> Option<usize> {
-    [3, 5, 7].into_iter().find(|kernel| width <= *kernel)
+    [2, 3, 5, 7].into_iter().find(|kernel| width <= *kernel)
 }
 
 /// Number of [`Lines`] kept for an output row. Further lines of longer windows are computed when they are read.
@@ -271,33 +295,75 @@ impl Lines {
     }
 }
 
-/// Requantizes the sums of a block.
-///
-/// # Safety
-/// The processor must have AVX-512 F, BW, DQ, VL and VNNI; bias and factors are those of the block.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn finish(
-    mut y: [__m512i; 4],
+/// Values of each channel in records.
+const FIELDS: usize = record(Vnni::RECORDS);
+
+/// What requantizes the sums of blocks: the same for all blocks of an output, so that it stays in registers.
+#[derive(Clone, Copy)]
+pub(super) struct Finish {
     bias: *const i32,
-    requant: &RequantPart,
+    requant: RequantPart,
     bounds: [__m512i; 2],
     signed: bool,
-) -> __m512i {
-    for (j, sums) in y.iter_mut().enumerate() {
-        // SAFETY: the caller meets the contract of this function.
-        *sums = unsafe {
-            let sum = _mm512_add_epi32(*sums, _mm512_loadu_si512(bias.add(16 * j).cast()));
-            scaled(sum, requant, 16 * j)
-        };
+    special: bool,
+}
+
+impl Finish {
+    /// # Safety
+    /// The processor must have AVX-512 F, BW, DQ, VL and VNNI. `wide` must outlive the result.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    pub(super) unsafe fn new(wide: &Wide) -> Self {
+        Finish {
+            bias: wide.bias.as_slice().as_ptr(),
+            requant: wide.requant.part(0, wide.blocks * BLOCK),
+            bounds: [_mm512_set1_epi8(wide.bounds[0]), _mm512_set1_epi8(wide.bounds[1])],
+            signed: wide.signed,
+            special: wide.special,
+        }
     }
-    let (low, high) = (_mm512_packs_epi32(y[0], y[1]), _mm512_packs_epi32(y[2], y[3]));
-    if signed {
-        let bytes = _mm512_packs_epi16(low, high);
-        _mm512_min_epi8(_mm512_max_epi8(bytes, bounds[0]), bounds[1])
-    } else {
-        let bytes = _mm512_packus_epi16(low, high);
-        _mm512_min_epu8(_mm512_max_epu8(bytes, bounds[0]), bounds[1])
+
+    /// Requantizes the sums of block `block`. Inlined, so that the sums stay in registers.
+    ///
+    /// # Safety
+    /// The processor must have AVX-512 F, BW, DQ, VL and VNNI; the block must exist.
+    #[inline(always)]
+    pub(super) unsafe fn bytes(&self, mut y: [__m512i; 4], block: usize) -> __m512i {
+        // SAFETY: the caller meets the contract of this function.
+        unsafe {
+            let first = block * BLOCK;
+            let bias = self.bias.add(first);
+            let records = self.requant.records.add(first * FIELDS);
+            // Macros, as a loop would keep the sums in memory.
+            macro_rules! each {
+                ($y:ident, $j:ident => $value:expr) => {{
+                    each!($y, $j => $value, 0 1 2 3);
+                }};
+                ($y:ident, $j:ident => $value:expr, $($i:literal)*) => {
+                    $( y[$i] = {
+                        const $j: usize = $i * Vnni::LANES;
+                        let $y = y[$i];
+                        $value
+                    }; )*
+                };
+            }
+            each!(sum, AT => _mm512_add_epi32(sum, _mm512_loadu_si512(bias.add(AT).cast())));
+            if !self.special {
+                each!(sum, AT => scaled(sum, &self.requant, first + AT));
+            } else if self.requant.away {
+                each!(sum, AT => scaled_wide::<true>(sum, records.add(AT * FIELDS)));
+            } else {
+                each!(sum, AT => scaled_wide::<false>(sum, records.add(AT * FIELDS)));
+            }
+            let (low, high) = (_mm512_packs_epi32(y[0], y[1]), _mm512_packs_epi32(y[2], y[3]));
+            if self.signed {
+                let bytes = _mm512_packs_epi16(low, high);
+                _mm512_min_epi8(_mm512_max_epi8(bytes, self.bounds[0]), self.bounds[1])
+            } else {
+                let bytes = _mm512_packus_epi16(low, high);
+                _mm512_min_epu8(_mm512_max_epu8(bytes, self.bounds[0]), self.bounds[1])
+            }
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use crate::base::buffer::SharedMut;
-use crate::base::requant::RequantPart;
 use crate::matmul::geometry::{ConvGeometry, covers};
-use crate::windows::depthwise_i8_wide::{BLOCK, KEPT, Lines, Wide, finish};
+use crate::windows::depthwise_i8_wide::{Finish, KEPT, Lines, Wide};
+use crate::windows::strip::BLOCK;
 
 /// Number of neighbouring pixels that are computed at a time.
 const RUN: usize = 4;
@@ -36,12 +36,10 @@ struct Row<'a> {
     blank: *const u8,
     lines: [Lines; KEPT],
     weights: *const i8,
-    bias: *const i32,
-    requant: RequantPart,
+    finish: Finish,
+    block: usize,
     out: *mut u8,
     flip: __m512i,
-    bounds: [__m512i; 2],
-    signed: bool,
     /// Existing channels of the block.
     mask: __mmask64,
 }
@@ -58,6 +56,8 @@ impl Rows<'_> {
         let per_block = height.div_ceil(4) * width * (1 + usize::from(wide.double)) * BLOCK * 4;
         // Columns with zero weights must also be inside the input.
         let inner = ConvGeometry { window: wide.window, ..*geo }.interior(1);
+        // SAFETY: the caller meets the contract of this function.
+        let finish = unsafe { Finish::new(wide) };
         for row in self.rows.clone() {
             let (image, y) = (row / geo.output[0], row % geo.output[0]);
             for block in self.blocks.clone() {
@@ -75,16 +75,16 @@ impl Rows<'_> {
                     lines: Lines::kept((geo, wide.channels), (input, blank), y0, height),
                     mask: u64::MAX >> (BLOCK - (wide.channels - first).min(BLOCK)),
                     weights: wide.weights.as_slice()[block * per_block..(block + 1) * per_block].as_ptr(),
-                    bias: wide.bias.as_slice()[first..first + BLOCK].as_ptr(),
-                    requant: wide.requant.part(first, BLOCK),
+                    finish,
+                    block,
                     out: self.out.ptr(row * geo.output[1] * wide.channels + first),
                     flip: _mm512_set1_epi8(if self.flip { i8::MIN } else { 0 }),
-                    bounds: [_mm512_set1_epi8(wide.bounds[0]), _mm512_set1_epi8(wide.bounds[1])],
-                    signed: wide.signed,
                 };
                 // SAFETY: the caller meets the contract of this function.
                 unsafe {
                     match (width, geo.stride[1]) {
+                        (2, 1) => any::<2, 1>(&r, &inner, wide.double),
+                        (2, _) => any::<2, 2>(&r, &inner, wide.double),
                         (3, 1) => any::<3, 1>(&r, &inner, wide.double),
                         (3, _) => any::<3, 2>(&r, &inner, wide.double),
                         (5, 1) => any::<5, 1>(&r, &inner, wide.double),
@@ -230,7 +230,7 @@ unsafe fn run<
     for (t, acc) in acc.iter().enumerate() {
         // SAFETY: bias and factors are those of the block. The store writes only existing channels of the block.
         unsafe {
-            let bytes = finish(*acc, r.bias, &r.requant, r.bounds, r.signed);
+            let bytes = r.finish.bytes(*acc, r.block);
             let to = r.out.add((x + t) * r.channels);
             // Masked stores of bytes are slow on some processors.
             if r.mask == u64::MAX {

@@ -10,6 +10,8 @@ mod depthwise_i8_pairs;
 #[cfg(target_arch = "x86_64")]
 mod depthwise_i8_row;
 #[cfg(target_arch = "x86_64")]
+mod depthwise_i8_strip;
+#[cfg(target_arch = "x86_64")]
 mod depthwise_i8_wide;
 #[cfg(target_arch = "x86_64")]
 mod depthwise_i8_x86;
@@ -20,3 +22,5 @@ pub(super) mod pooling_i8;
 pub(super) mod resize;
 pub(super) mod scatter;
 pub(super) mod spread;
+#[cfg(target_arch = "x86_64")]
+mod strip;
