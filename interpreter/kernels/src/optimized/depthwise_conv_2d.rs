@@ -40,7 +40,8 @@ fn prepare(cx: &mut PrepareContext<'_>) -> Result<Option<Invoke>> {
     if is_long_row(geo.output[1], taps, channels) || taps.saturating_mul(channels) > MAX_WEIGHTS {
         return Ok(None);
     }
-    let (geo, window) = turned(geo).unwrap_or((geo, window));
+    let is_short = |(turned, _): &(ConvGeometry, _)| !is_long_row(turned.output[1], taps, channels);
+    let (geo, window) = turned(geo).filter(is_short).unwrap_or((geo, window));
     // If several output channels read one input channel, the kernels get an input with repeated channels.
     let geo = ConvGeometry { in_channels: channels, ..geo };
     let layer = (DepthwiseFilter { channels, window }, multiplier);
@@ -70,7 +71,8 @@ const MAX_TURNED: usize = 1 << 15;
 /// and window.
 fn turned(geo: ConvGeometry) -> Option<(ConvGeometry, [usize; 2])> {
     let one_column = [geo.input[1], geo.output[1], geo.window[1]] == [1; 3] && geo.padding[1] == 0;
-    if !one_column || geo.output[0].saturating_mul(geo.in_channels) > MAX_TURNED {
+    // A window of one pixel has the same key of packed weights in both forms, which may depend on its stride.
+    if !one_column || geo.window[0] == 1 || geo.output[0].saturating_mul(geo.in_channels) > MAX_TURNED {
         return None;
     }
     let swap = |[height, width]: [usize; 2]| [width, height];

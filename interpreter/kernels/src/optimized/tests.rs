@@ -676,6 +676,55 @@ fn sixteen_bits_meet_eight() {
     }
 }
 
+/// Depthwise convolutions over time: some kernels compute their images as rows.
+#[test]
+fn images_of_one_column() {
+    let mut rng = Rng::new(56);
+    for round in 0..120 {
+        let (batch, channels, multiplier) = (rng.range(1, 3), rng.range(1, 70), rng.range(1, 2));
+        let (kernel, stride, dilation) = (rng.range(1, 9), rng.range(1, 3), rng.range(1, 3));
+        let (height, reach) = (rng.range(25, 90), (kernel - 1) * dilation);
+        let (padding, rows) = match rng.range(0, 1) {
+            0 => (Padding::Same, height.div_ceil(stride)),
+            _ => (Padding::Valid, (height - reach).div_ceil(stride)),
+        };
+        let filters = channels * multiplier;
+        // The distances across have no effect on one column.
+        let params = DepthwiseConv2DParams::default()
+            .padding(padding)
+            .stride_w(rng.range(1, 3) as i32)
+            .stride_h(stride as i32)
+            .depth_multiplier(multiplier as i32)
+            .fused_activation_function(activation(&mut rng))
+            .dilation_w_factor(rng.range(1, 3) as i32)
+            .dilation_h_factor(dilation as i32);
+        let (shape, out) = ([batch, height, 1, channels], [batch, rows, 1, filters]);
+        let filter = [1, kernel, 1, filters];
+        let op = BuiltinOp::DEPTHWISE_CONV_2D;
+        let (x, filter, bias, out) = match round % 4 {
+            0 => {
+                let (filter, bias) = (floats(&mut rng, &filter, 1.0), floats(&mut rng, &[filters], 1.0));
+                let (x, out) = (floats(&mut rng, &shape, 2.0), floats(&mut rng, &out, 0.0));
+                (x, filter.constant(), Some(bias.constant()), out)
+            }
+            1 => {
+                let (x, out) = (floats(&mut rng, &shape, 2.0), floats(&mut rng, &out, 0.0));
+                (x, weights(&mut rng, &filter, 3), None, out)
+            }
+            2 => {
+                let (x, out) = (bytes(&mut rng, &shape, true, 0.05), bytes_out(&mut rng, &out, true, 0.2));
+                (x, weights(&mut rng, &filter, 3), None, out)
+            }
+            _ => {
+                let (x, out) = (sixteens(&mut rng, &shape, 0.0005), sixteens(&mut rng, &out, 0.002));
+                (x, weights(&mut rng, &filter, 3), wide_bias(&mut rng, filters, 2), out)
+            }
+        };
+        let params = Params::DepthwiseConv2D(params);
+        assert!(check_optimized(op, 5, &params, &[Some(x), Some(filter), bias], &[out]), "round {round}");
+    }
+}
+
 #[test]
 fn sums_and_products_of_sixteen_bits() {
     let mut rng = Rng::new(56);

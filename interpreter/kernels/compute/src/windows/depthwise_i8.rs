@@ -116,20 +116,7 @@ impl DepthwiseI8 {
             i32::from((byte ^ flip).cast_signed()).wrapping_sub(w0)
         };
         #[cfg(target_arch = "x86_64")]
-        let (wide, inputs) = {
-            let repeated = ConvGeometry { in_channels: channels, ..*geo };
-            let order = |geo| packed::Order::best(geo, channels).map(|order| (order, geo.in_channels));
-            match (isa.bytes(), order(geo).or_else(|| order(&repeated))) {
-                (Bytes::Vnni, Some((order, inputs))) => {
-                    let weights = (weights, flip, w0);
-                    let wide = packed::Wide::pack(order, &filter, weights, own.as_slice(), &output)?;
-                    // The other kernels need repeated channels.
-                    let inputs = if wide.is_some() { inputs } else { channels };
-                    (wide, inputs)
-                }
-                _ => (None, channels),
-            }
-        };
+        let (wide, inputs) = wide(isa, geo, &filter, (weights, flip, w0), own.as_slice(), &output)?;
         #[cfg(not(target_arch = "x86_64"))]
         let inputs = channels;
         let pairs = Pairs::pack(isa, &filter, weight, own.as_slice(), input.flip(false), &output)?;
@@ -239,6 +226,27 @@ impl DepthwiseI8 {
         });
         Ok(())
     }
+}
+
+/// Packs blocks of 64 bytes, if the instruction set and the windows have them. Also returns the number of input channels: the
+/// other kernels need them repeated.
+#[cfg(target_arch = "x86_64")]
+fn wide(
+    isa: Isa,
+    geo: &ConvGeometry,
+    filter: &DepthwiseFilter,
+    weights: (&[u8], u8, i32),
+    bias: &[i32],
+    output: &OutputQuant<'_>,
+) -> Result<(Option<packed::Wide>, usize)> {
+    let channels = filter.channels;
+    let repeated = ConvGeometry { in_channels: channels, ..*geo };
+    let order = |geo| packed::Order::best(geo, channels).map(|order| (order, geo.in_channels));
+    let best = order(geo).or_else(|| order(&repeated)).filter(|_| isa.bytes() == Bytes::Vnni);
+    let Some((order, inputs)) = best else { return Ok((None, channels)) };
+    let wide = packed::Wide::pack(order, filter, weights, bias, output)?;
+    let inputs = if wide.is_some() { inputs } else { channels };
+    Ok((wide, inputs))
 }
 
 #[cfg(target_arch = "x86_64")]
