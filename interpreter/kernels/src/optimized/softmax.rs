@@ -15,6 +15,8 @@ pub(super) fn register(resolver: &mut MutableOpResolver) {
         let beta = cx.params::<SoftmaxParams>()?.beta;
         match cx.input(0)?.ty() {
             TensorType::Int8 | TensorType::UInt8 => bytes(cx, beta),
+            // Exponents of the reference kernel overflow there, as LiteRT's do; those of this one would not.
+            _ if beta < 0.0 => Ok(None),
             _ => prepare(cx, Softmax::Probabilities { beta }),
         }
     });

@@ -334,6 +334,15 @@ fn softmax_of_rows() {
     }
 }
 
+/// A negative factor makes exponents of large elements overflow, on each kernel set.
+#[test]
+fn softmax_of_a_negative_factor_overflows() {
+    let input = T::new(&[1, 3], &[0.0f32, 1000.0, 500.0]);
+    let params = Params::Softmax(SoftmaxParams::default().beta(-1.0));
+    let out = T::new(&[1, 3], &[0.0f32; 3]);
+    assert!(check_optimized(BuiltinOp::SOFTMAX, 1, &params, &[Some(input)], &[out]));
+}
+
 #[test]
 fn rows_of_length_one() {
     let mut rng = Rng::new(47);
