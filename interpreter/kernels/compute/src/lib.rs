@@ -24,6 +24,8 @@ mod testing;
 #[cfg(test)]
 mod tests_f32;
 #[cfg(test)]
+mod tests_i16;
+#[cfg(test)]
 mod tests_i8;
 mod threads;
 mod windows;
@@ -36,6 +38,7 @@ pub use base::error::compute_error;
 pub use base::error::{ComputeError, Result};
 pub use base::isa::{ISA_VARIABLE, Isa};
 pub use base::requant::{ByteQuant, ChannelTies, Factor, Multiplier, OutputQuant, Ties};
+pub use base::requant_i16::Scale;
 pub use delegraph_core::kernel::{Parallel, Serial};
 pub use elementwise::broadcast::Broadcast;
 pub use elementwise::byte_pairs::{ByteBinary, ByteBinaryOp, ByteBinaryQuant};
@@ -49,6 +52,7 @@ pub use matmul::conv::{ConvF32, ConvPlan};
 pub use matmul::conv_i8::{ConvI8, FloatOutput, GemmI8, RowScales};
 pub use matmul::gemm::{BatchMatMulF32, GemmF32, GemmPlan, MatrixLayout};
 pub use matmul::geometry::{Checked, ConvGeometry, DepthwiseFilter, Filter};
+pub use matmul::int16::{LOW_OF_ZERO, WideSums, halves};
 pub use matmul::row::{row_product, row_product_pays, row_product_scratch};
 pub use matmul::sparse::SparseF32;
 pub use rows::normalize::{Normalize, unit_length};
@@ -58,7 +62,7 @@ pub use threads::pool::ThreadPool;
 pub use threads::share::{OneThread, chunk_len, threads_for};
 pub use windows::depthwise::DepthwiseF32;
 pub use windows::depthwise_i8::DepthwiseI8;
-pub use windows::int16::{DepthwiseI16, LOW_OF_ZERO, Scale, WideSums, halves};
+pub use windows::depthwise_i16::DepthwiseI16;
 pub use windows::pooling::{Pool, pool_2d};
 pub use windows::pooling_i8::pool_2d_bytes;
 pub use windows::pooling_i16::pool_2d_int16;

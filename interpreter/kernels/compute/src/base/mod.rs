@@ -5,3 +5,4 @@ pub(super) mod clamp;
 pub(super) mod error;
 pub(super) mod isa;
 pub(super) mod requant;
+pub(super) mod requant_i16;

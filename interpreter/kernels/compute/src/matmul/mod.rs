@@ -7,6 +7,7 @@ pub(super) mod gemm;
 pub(super) mod gemm_f32;
 pub(super) mod gemm_i8;
 pub(super) mod geometry;
+pub(super) mod int16;
 pub(super) mod row;
 pub(super) mod sparse;
 pub(super) mod tiles;

@@ -6,6 +6,7 @@
 
 use crate::base::isa::{Floats, Isa};
 
+pub(super) mod int16;
 pub(super) mod int8;
 pub(super) mod math;
 #[cfg(target_arch = "aarch64")]
