@@ -227,7 +227,19 @@ unsafe fn run<
         column!(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
         weights = weights.wrapping_add(WIDTH * SETS * 4 * 64);
     }
-    for (t, acc) in acc.iter().enumerate() {
+    // SAFETY: the caller meets the contract of this function.
+    unsafe { finish(&acc, r, x) };
+}
+
+/// Requantizes and stores the sums of neighbouring pixels, beginning at `x`. Not inlined: each kind of window would have a copy, and
+/// its sums do not fit the registers anyway.
+///
+/// # Safety
+/// As for [`Rows::run`].
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn finish(sums: &[[__m512i; 4]], r: &Row<'_>, x: usize) {
+    for (t, acc) in sums.iter().enumerate() {
         // SAFETY: bias and factors are those of the block. The store writes only existing channels of the block.
         unsafe {
             let bytes = r.finish.bytes(*acc, r.block);
